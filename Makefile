@@ -1,0 +1,53 @@
+# Everything runs in a virtual environment of its own; `make demo` and `make test` make it first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: demo test unit lint format conformance bench wheel clean
+
+demo: $(VENV)/.run-installed
+	$(BIN)/ferro demo
+
+test: lint
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+unit: $(VENV)/.dev-installed
+	$(BIN)/python -m pytest -m "not slow and not device" $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev-installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Every kernel on every stack over the full set of shapes: hours, not minutes.
+conformance: $(VENV)/.dev-installed
+	FERRO_CONFORMANCE=full HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest tests/device $(PYTEST_ARGS)
+
+bench: $(VENV)/.dev-installed
+	$(BIN)/python -m benchmarks
+
+wheel: $(VENV)/.dev-installed
+	$(BIN)/python -m pip wheel --no-deps --no-build-isolation -w dist .
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Ferro needs Python 3.11 or newer as $(PYTHON); name another one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make virtual environments: install python3-venv (Debian, Ubuntu)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run-installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cpu,intel]"
+	@touch $@
+
+$(VENV)/.dev-installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cpu,intel,plot,dev]"
+	@touch $@ $(VENV)/.run-installed
