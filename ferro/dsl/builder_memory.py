@@ -1,0 +1,211 @@
+"""Builder: loads and stores of elements, gathers, scatters and quantised blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ferro.dsl.builder_core import Operand
+from ferro.dsl.builder_elementwise import Elementwise
+from ferro.dsl.ir import Buffer, Pointer, Quantised, Value
+from ferro.dsl.types import DType, TileType, f32, i8, i32
+
+BLOCK = 32
+
+
+class Memory(Elementwise):
+    """``load``, ``store``, ``load_block`` and ``store_block``."""
+
+    def load(
+        self,
+        buffer: Buffer,
+        index: Sequence[Operand],
+        mask: Operand | None = None,
+        other: Operand | None = None,
+    ) -> Value:
+        """Elements of ``buffer`` at index tiles; the result has their common shape.
+
+        A q8 matrix gives dequantised f32 elements. Raises CompileError for a buffer that is only
+        written, a wrong number of indices, or ``other`` without ``mask``.
+        """
+        dtype = self._readable(buffer)
+        indices, shape = self._indices(buffer, index)
+        if other is not None and mask is None:
+            self.fail(
+                "FER302",
+                "`other` without `mask`",
+                help="`other` is what masked-off lanes get: give `mask=` too, or drop it",
+            )
+        args = list(indices)
+        if mask is not None:
+            args.append(self._fitted("mask", self.mask("`mask`", mask), shape))
+        if other is not None:
+            args.append(self._fitted("other", self._stored("other", other, dtype), shape))
+        return self.emit1(
+            "load",
+            args,
+            TileType(dtype, shape),
+            buffer=buffer.name,
+            rank=len(indices),
+            masked=mask is not None,
+            other=other is not None,
+        )
+
+    def store(
+        self,
+        buffer: Buffer,
+        index: Sequence[Operand],
+        value: Operand,
+        mask: Operand | None = None,
+    ) -> None:
+        """Write a tile at index tiles; its dtype must be the buffer's."""
+        if buffer.access == "in":
+            self.fail(
+                "FER303",
+                f"`{buffer.name}` is read only",
+                help=f"declare it as `{buffer.name}: tl.out[...]` or `tl.inout[...]`",
+            )
+        if isinstance(buffer, Quantised):
+            self.fail(
+                "FER304",
+                f"`{buffer.name}` is a quantised matrix",
+                help="write whole blocks with `tl.store_block`",
+            )
+        indices, shape = self._indices(buffer, index)
+        stored = self._fitted("value", self._stored("value", value, buffer.dtype), shape)
+        args = [*indices, stored]
+        if mask is not None:
+            args.append(self._fitted("mask", self.mask("`mask`", mask), shape))
+        self.emit("store", args, [], buffer=buffer.name, rank=len(indices), masked=mask is not None)
+
+    def load_block(
+        self, buffer: Buffer, rows: Operand, block: Operand, mask: Operand | None = None
+    ) -> tuple[Value, Value]:
+        """(i8[R, 32], f32[R]): block number ``block`` of each row and its scale; 0 where masked."""
+        self._blocked(buffer, "tl.load_block", "in")
+        row, number = self._block_place(rows, block)
+        args = [row, number]
+        if mask is not None:
+            args.append(self._fitted("mask", self.mask("`mask`", mask), row.shape))
+        types = [TileType(i8, (*row.shape, BLOCK)), TileType(f32, row.shape)]
+        q, scale = self.emit("load_block", args, types, buffer=buffer.name, masked=mask is not None)
+        return q, scale
+
+    def store_block(
+        self,
+        buffer: Buffer,
+        rows: Operand,
+        block: Operand,
+        q: Value,
+        scale: Value,
+        mask: Operand | None = None,
+    ) -> None:
+        """Write one block of 32 of each row of an ``a8_out`` matrix."""
+        self._blocked(buffer, "tl.store_block", "out")
+        row, number = self._block_place(rows, block)
+        wanted = [TileType(i8, (*row.shape, BLOCK)), TileType(f32, row.shape)]
+        for name, value, type in zip(("values", "scales"), (q, scale), wanted, strict=True):
+            if value.type != type:
+                self.fail(
+                    "FER305",
+                    f"{name} of `tl.store_block` have the wrong type",
+                    f"got: {value.type!r}",
+                    f"wanted: {type!r}",
+                    help="`tl.quantize_i8` of a tile f32[rows, 32] gives both",
+                )
+        args = [row, number, q, scale]
+        if mask is not None:
+            args.append(self._fitted("mask", self.mask("`mask`", mask), row.shape))
+        self.emit("store_block", args, [], buffer=buffer.name, masked=mask is not None)
+
+    def _readable(self, buffer: Buffer) -> DType:
+        if buffer.access == "out":
+            self.fail(
+                "FER306",
+                f"`{buffer.name}` is written only",
+                help=f"declare it as `{buffer.name}: tl.inout[...]` to read it too",
+            )
+        if isinstance(buffer, Pointer):
+            return buffer.dtype
+        if buffer.format != "q8":
+            self.fail(
+                "FER304",
+                f"`{buffer.name}` is a quantised matrix of format {buffer.format}",
+                help="read whole blocks with `tl.load_block`",
+            )
+        return f32
+
+    def _indices(
+        self, buffer: Buffer, index: Sequence[Operand]
+    ) -> tuple[tuple[Value, ...], tuple[int, ...]]:
+        rank = len(buffer.extents)
+        if len(index) != rank:
+            self.fail(
+                "FER307",
+                f"`{buffer.name}` has {rank} axes and got {len(index)} indices",
+                help="give one index tile or scalar for each declared extent",
+            )
+        values = [self._integer(f"index {n} of `{buffer.name}`", i) for n, i in enumerate(index)]
+        indices = self.broadcast_all(f"the indices of `{buffer.name}`", values)
+        return indices, indices[0].shape if indices else ()
+
+    def _integer(self, what: str, operand: Operand) -> Value:
+        value = self.value(operand)
+        if value.dtype is not i32:
+            self.fail(
+                "FER308",
+                f"{what} must be i32",
+                f"got: {value.type!r}",
+                help="cast it with `.to(tl.i32)`",
+            )
+        return value
+
+    def _stored(self, what: str, operand: Operand, dtype: DType) -> Value:
+        value = self.value(operand, dtype)
+        if value.dtype is not dtype:
+            self.fail(
+                "FER309",
+                f"`{what}` does not have the buffer's dtype",
+                f"buffer: {dtype}",
+                f"{what}: {value.type!r}",
+                help=f"no implicit conversion in memory: cast it with `.to(tl.{dtype})`",
+            )
+        return value
+
+    def _fitted(self, what: str, value: Value, shape: tuple[int, ...]) -> Value:
+        if self.common_shape(f"`{what}` and the indices", value.shape, shape) != shape:
+            self.fail(
+                "FER310",
+                f"`{what}` has more elements than the indices name",
+                f"{what}: {value.type!r}",
+                f"indices: {list(shape)}",
+                help="index with tiles that span every axis, for example `p[m[:, None], n]`",
+            )
+        return self.broadcast(value, shape)
+
+    def _blocked(self, buffer: Buffer, what: str, access: str) -> None:
+        if not isinstance(buffer, Quantised):
+            self.fail(
+                "FER304",
+                f"`{buffer.name}` is no quantised matrix",
+                help=f"`{what}` takes a parameter declared `tl.q8` or `tl.a8`",
+            )
+        if buffer.access != access:
+            wanted = "tl.a8_out" if access == "out" else "tl.q8` or `tl.a8"
+            self.fail(
+                "FER303" if access == "out" else "FER306",
+                f"`{what}` cannot use `{buffer.name}`",
+                f"access: {buffer.access}",
+                help=f"declare it as `{wanted}`",
+            )
+
+    def _block_place(self, rows: Operand, block: Operand) -> tuple[Value, Value]:
+        row, number = self._integer("rows", rows), self._integer("block", block)
+        if row.type.rank != 1 or number.type.rank != 0:
+            self.fail(
+                "FER311",
+                "a block is addressed by a tile of rows and one block number",
+                f"rows: {row.type!r}",
+                f"block: {number.type!r}",
+                help="rows is i32[R], block is an i32 scalar",
+            )
+        return row, number
