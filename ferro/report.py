@@ -1,0 +1,107 @@
+"""How commands speak: aligned tables, JSON for scripts, a progress bar on a terminal.
+
+Owns formatting only. Results go to standard output, notes and progress to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows under their headings; a column of numbers is aligned to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    right = [
+        bool(cells) and all(_numeric(row[i]) for row in cells if row[i] != "-")
+        for i in range(len(columns))
+    ]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(row, widths, right, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(columns), *map(line, cells)])
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return str(value)
+
+
+def _numeric(text: str) -> bool:
+    return text.lstrip("+-").replace(".", "", 1).split("e")[0].isdigit()
+
+
+def to_json(value: Any) -> str:
+    """``value`` as indented JSON; dataclasses become objects, sets sorted lists."""
+    return json.dumps(value, indent=2, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item"):
+        return value.item()
+    return str(value)
+
+
+def emit(text: str) -> None:
+    """Prints a result."""
+    print(text)
+
+
+def note(text: str) -> None:
+    """Prints a remark that is no result."""
+    print(text, file=sys.stderr)
+
+
+class Progress:
+    """A bar on a terminal, silence elsewhere. Use as a context manager and call ``step``."""
+
+    WIDTH = 30
+
+    def __init__(self, total: int, label: str = "", stream: TextIO | None = None) -> None:
+        self.total = max(total, 1)
+        self.label = label
+        self.done = 0
+        self.stream = stream if stream is not None else sys.stderr
+        self.shown = self.stream.isatty()
+        self.started = time.monotonic()
+
+    def step(self, text: str = "", count: int = 1) -> None:
+        """Counts ``count`` more as done and redraws with ``text`` at the end."""
+        self.done = min(self.done + count, self.total)
+        if self.shown:
+            filled = self.WIDTH * self.done // self.total
+            bar = "#" * filled + "." * (self.WIDTH - filled)
+            seconds = time.monotonic() - self.started
+            line = f"{self.label} [{bar}] {self.done}/{self.total} {seconds:.0f}s {text}"
+            self.stream.write(f"\r{line[:119]}\x1b[K")
+            self.stream.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.shown:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
