@@ -1,0 +1,1 @@
+"""The kernels that Ferro ships, written in its own language. Imports ferro.dsl only."""

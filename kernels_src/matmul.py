@@ -1,0 +1,97 @@
+"""Matrix products: float32, and int8 activations by block-quantised weights.
+
+K runs in chunks of 512 whose sums are added in ascending order, so one row and many rows, split
+over K or not, agree in every bit.
+"""
+
+from __future__ import annotations
+
+from ferro.dsl import kernel, tl
+
+from .activations import activate
+
+
+@kernel
+def matmul(
+    x: tl.ptr[tl.f32, M, K],
+    w: tl.ptr[tl.f32, K, N],
+    y: tl.out[tl.f32, M, N],
+    BM: tl.schedule[1, 2, 4, 6, 8] = 4,
+    BN: tl.schedule[16, 32, 48, 64] = 64,
+    BK: tl.schedule[4, 8, 16] = 4,
+):
+    """y = x @ w, one fma per k."""
+    n = tl.block(0, N, BN)
+    m = tl.block(1, M, BM)
+    for c in tl.chunks(K, 512):
+        part = tl.zeros([BM, BN], tl.f32)
+        for k0 in range(c.start, c.stop, BK):
+            k = k0 + tl.arange(0, BK)
+            in_x = (m < M)[:, None] & (k < c.stop)[None, :]
+            in_w = (k < c.stop)[:, None] & (n < N)[None, :]
+            # 0 times -0 added to anything leaves it alone: padding never shows in the bits.
+            a = tl.load(x[m[:, None], k[None, :]], mask=in_x, other=0.0)
+            b = tl.load(w[k[:, None], n[None, :]], mask=in_w, other=-0.0)
+            part = tl.dot(a, b, part)
+        acc = tl.combine(tl.add, part)
+    tl.store(y[m[:, None], n[None, :]], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@kernel
+def matmul_q8(
+    w: tl.q8[N, K],
+    x: tl.a8[M, K],
+    y: tl.out[tl.f32, M, N],
+    bias: tl.ptr[tl.f32, N] = None,
+    residual: tl.ptr[tl.f32, M, N] = None,
+    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "none",
+    BM: tl.schedule[1, 2, 4, 6, 8, 16] = 4,
+    BN: tl.schedule[16, 32, 48, 64] = 64,
+):
+    """y = ACT(x @ w.T + bias) + residual"""
+    n = tl.block(0, N, BN)
+    m = tl.block(1, M, BM)
+    for c in tl.chunks(K, 512):
+        part = tl.zeros([BM, BN], tl.f32)
+        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
+            wq, ws = tl.load_block(w, n, kb, mask=n < N)
+            xq, xs = tl.load_block(x, m, kb, mask=m < M)
+            d = tl.dot_i8(xq, wq.T)
+            part = tl.fma(d.to(tl.f32), xs[:, None] * ws[None, :], part)
+        acc = tl.combine(tl.add, part)
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    if bias is not None:
+        acc = acc + tl.load(bias[n], mask=n < N, other=0.0)[None, :]
+    acc = activate(acc, ACT)
+    if residual is not None:
+        acc = acc + tl.load(residual[m[:, None], n[None, :]], mask=inside, other=0.0)
+    tl.store(y[m[:, None], n[None, :]], acc, mask=inside)
+
+
+@kernel
+def gated_q8(
+    gate: tl.q8[N, K],
+    up: tl.q8[N, K],
+    x: tl.a8[M, K],
+    y: tl.out[tl.f32, M, N],
+    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "silu",
+    BM: tl.schedule[1, 2, 4, 6, 8] = 4,
+    BN: tl.schedule[16, 32, 48] = 32,
+):
+    """y = ACT(x @ gate.T) * (x @ up.T): the bits of two matmul_q8 and an activate_multiply."""
+    n = tl.block(0, N, BN)
+    m = tl.block(1, M, BM)
+    for c in tl.chunks(K, 512):
+        part_g = tl.zeros([BM, BN], tl.f32)
+        part_u = tl.zeros([BM, BN], tl.f32)
+        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
+            xq, xs = tl.load_block(x, m, kb, mask=m < M)
+            gq, gs = tl.load_block(gate, n, kb, mask=n < N)
+            uq, us = tl.load_block(up, n, kb, mask=n < N)
+            g = tl.dot_i8(xq, gq.T).to(tl.f32)
+            u = tl.dot_i8(xq, uq.T).to(tl.f32)
+            part_g = tl.fma(g, xs[:, None] * gs[None, :], part_g)
+            part_u = tl.fma(u, xs[:, None] * us[None, :], part_u)
+        acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    tl.store(y[m[:, None], n[None, :]], activate(acc_g, ACT) * acc_u, mask=inside)
