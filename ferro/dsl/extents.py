@@ -129,20 +129,12 @@ class Measure:
 
 @dataclass(frozen=True)
 class Conflict:
-    """``measure`` has another size than its extent gives; ``reasons`` are the (name, source) pairs
-    that gave the extent its value, in order."""
+    """``measure`` has another size than its extent gives; ``reasons`` are the (name, value, source)
+    of the names in the extent, in order."""
 
     measure: Measure
     expected: int
-    reasons: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        declared = text(self.measure.extent)
-        line = f"{self.measure.source} is {self.measure.size}, but {declared}"
-        if self.measure.extent[0] == "name":
-            return f"{line} is {self.expected} ({self.reasons[0][1]})"
-        given = ", ".join(f"{n} from {s}" for n, s in self.reasons)
-        return f"{line} is {self.expected}" + (f" ({given})" if given else "")
+    reasons: tuple[tuple[str, int, str], ...]
 
 
 @dataclass(frozen=True)
@@ -177,6 +169,7 @@ def solve(measures: Iterable[Measure], known: Mapping[str, tuple[int, str]]) -> 
             continue
         expected = evaluate(m.extent, values)
         if expected != m.size:
-            conflicts.append(Conflict(m, expected, tuple((n, sources[n]) for n in used)))
+            reasons = tuple((n, values[n], sources[n]) for n in used)
+            conflicts.append(Conflict(m, expected, reasons))
     unsolved = tuple(n for n in wanted if n not in values)
     return Solution(values, sources, tuple(conflicts), unsolved)

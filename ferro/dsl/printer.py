@@ -87,8 +87,10 @@ class _Printer:
             lines.append(f"{kind} {key} = {attribute(kernel.constants[key])}")
         grid = ", ".join(extents.text(e) for e in kernel.grid)
         lines.append(f"grid [{grid}]")
+        defined = {v for op in ir.walk(kernel.body) for v in op.results}
         for scalar in kernel.scalars:
-            lines.append(f"let {self.label(scalar.value)} = {scalar.name}")
+            if scalar.value not in defined:
+                lines.append(f"let {self.label(scalar.value)} = {scalar.name}")
         lines += ["{", *self.block(kernel.body, "  "), "}"]
         for name in sorted(kernel.functions):
             lines += self.function(kernel.functions[name])
