@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ferro.dsl.builder_core import Operand
+from ferro.dsl.builder_core import Operand, plain
 from ferro.dsl.builder_reduce import Reductions
 from ferro.dsl.ir import Block, Value, walk
+from ferro.dsl.static import Static
 from ferro.dsl.types import TileType, i32
 
 Values = Sequence[Value]
@@ -55,6 +56,16 @@ class Control(Reductions):
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
         """A branch on a bool scalar; both sides return values of the same types."""
+        blocks = [Block(), Block()]
+        for block, build in zip(blocks, (then, otherwise), strict=True):
+            with self.inside(block):
+                block.results = list(build())
+        return self.if_blocks(cond, blocks[0], blocks[1], names)
+
+    def if_blocks(
+        self, cond: Value, then: Block, otherwise: Block, names: Sequence[str] = ()
+    ) -> tuple[Value, ...]:
+        """A branch over blocks that are already built."""
         test = self.mask("a condition", cond)
         if test.type.rank:
             self.fail(
@@ -63,17 +74,13 @@ class Control(Reductions):
                 f"got: {test.type!r}",
                 help="use `tl.where` to choose element by element",
             )
-        blocks = [Block(), Block()]
-        for block, build in zip(blocks, (then, otherwise), strict=True):
-            with self.inside(block):
-                block.results = list(build())
-        self._check_branches(blocks[0].results, blocks[1].results, names)
-        return self.emit("if", [test], [v.type for v in blocks[0].results], blocks)
+        self._check_branches(then.results, otherwise.results, names)
+        return self.emit("if", [test], [v.type for v in then.results], [then, otherwise])
 
     def walk(
         self,
         n: Operand,
-        size: int,
+        size: int | Static,
         body: Callable[[Value, Value], tuple[Values, Value | None]],
         rule: Callable[[Values, Values], Values],
         empty: Sequence[Operand],
@@ -95,7 +102,10 @@ class Control(Reductions):
         starts = self._empties(values, empty)
         types = [v.type for v in values]
         blocks = [block, merge]
-        return self.emit("walk", [count, *starts], types, blocks, size=size, when=when is not None)
+        length, mark = plain(size)
+        return self.emit(
+            "walk", [count, *starts], types, blocks, size=length, when=when is not None, **mark
+        )
 
     def breakpoint(self, values: Values, names: Sequence[str]) -> None:
         """A place where the interpreter stops on request and shows ``values``."""

@@ -14,10 +14,13 @@ import numpy as np
 
 from ferro.dsl.diagnostics import fail
 from ferro.dsl.ir import Block, Op, Value
+from ferro.dsl.static import Constant, Static
 from ferro.dsl.types import NOWHERE, DType, Span, TileType, boolean, f32, i32
 
+Literal = int | float | bool
+
 # What an operand may be: a value, or a literal that takes the dtype of its neighbour.
-Operand = Value | int | float | bool
+Operand = Value | Static | Literal
 
 _IMPURE = {"load", "store", "load_block", "store_block", "breakpoint", "for", "if", "walk"}
 
@@ -85,9 +88,12 @@ class Core:
         """Raise a CompileError at the current span."""
         fail(code, self.span, message, help, notes)
 
-    def const(self, value: int | float | bool, dtype: DType) -> Value:
+    def const(self, literal: Static | Literal, dtype: DType) -> Value:
         """A scalar constant; raises CompileError if ``dtype`` cannot hold it."""
-        return self.emit1("const", [], TileType(dtype), value=self._fit(value, dtype))
+        value, mark = plain(literal)
+        if isinstance(value, str):
+            self.fail("FER202", f"the string {value!r} cannot be a {dtype}", help=_STRING_HELP)
+        return self.emit1("const", [], TileType(dtype), value=self._fit(value, dtype), **mark)
 
     def value(self, operand: Operand, dtype: DType | None = None) -> Value:
         """``operand`` as a value: a literal becomes a constant of ``dtype`` or its natural one."""
@@ -144,14 +150,23 @@ class Core:
         return rounded
 
 
+_STRING_HELP = "strings live at compile time only: compare them with `==`"
 _BOOL_HELP = "bool and numbers do not mix: compare (`x != 0`) or use `tl.where(cond, 1, 0)`"
 
 
-def natural_dtype(literal: int | float | bool) -> DType:
+def plain(literal: Static | Literal) -> tuple[Constant, dict[str, bool]]:
+    """A literal's Python value, and the attribute that marks it as schedule derived."""
+    if not isinstance(literal, Static):
+        return literal, {}
+    return literal.value, {"schedule": True} if literal.schedule else {}
+
+
+def natural_dtype(literal: Static | Literal) -> DType:
     """The dtype of a literal that stands alone."""
-    if isinstance(literal, bool):
+    value, _ = plain(literal)
+    if isinstance(value, bool):
         return boolean
-    return f32 if isinstance(literal, float) else i32
+    return f32 if isinstance(value, float) else i32
 
 
 def describe(operands: Sequence[Operand]) -> list[str]:

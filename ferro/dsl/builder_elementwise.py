@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ferro.dsl.builder_core import Operand, describe
+from ferro.dsl.builder_core import Operand, describe, plain
 from ferro.dsl.builder_shape import Shapes
 from ferro.dsl.ir import Value
+from ferro.dsl.static import Static
 from ferro.dsl.types import ARITHMETIC, DType, TileType, boolean, f32, i32, u32
 
 SYMBOLS = {
@@ -182,7 +183,8 @@ class Elementwise(Shapes):
 
     def cdiv(self, a: Operand, b: Operand) -> Value:
         """a / b rounded up, for a >= 0 and b > 0."""
-        return self.div(self.add(a, self.sub(b, 1) if isinstance(b, Value) else int(b) - 1), b)
+        less = self.sub(b, 1) if isinstance(b, Value) else _less_one(b)
+        return self.div(self.add(a, less), b)
 
     def mask(self, what: str, cond: Operand) -> Value:
         """``cond`` as a bool tile; CompileError if it is none."""
@@ -214,6 +216,11 @@ class Elementwise(Shapes):
             f"defined on: {names}",
             help=hint,
         )
+
+
+def _less_one(operand: Static | int | float | bool) -> Static:
+    number, _ = plain(operand)
+    return Static(int(number) - 1, isinstance(operand, Static) and operand.schedule)
 
 
 def symbol(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ferro.dsl.builder_core import Operand, describe
 from ferro.dsl.builder_memory import BLOCK, Memory
+from ferro.dsl.builder_shape import Extent
 from ferro.dsl.ir import Value
 from ferro.dsl.types import ARITHMETIC, TileType, f32, i8, i32
 
@@ -46,9 +47,9 @@ class Reductions(Memory):
             "reduce", args, TileType(dtype, shape), kind=kind, axis=axis, masked=mask is not None
         )
 
-    def partials(self, prefix: Sequence[int] = ()) -> Value:
+    def partials(self, prefix: Sequence[Extent] = ()) -> Value:
         """f32[prefix..., 32] zeros: the state of a streaming sum."""
-        return self.emit1("partials", [], TileType(f32, (*prefix, PARTIALS)))
+        return self.emit1("partials", [], TileType(f32, (*self.shape(prefix), PARTIALS)))
 
     def accumulate(
         self, state: Value, x: Value, axis: int = -1, mask: Operand | None = None

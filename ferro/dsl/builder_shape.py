@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ferro.dsl.builder_core import Core, Operand, describe
 from ferro.dsl.ir import Value
+from ferro.dsl.static import Static
 from ferro.dsl.types import DType, TileType, f32, i32
+
+# An extent of a tile: an int, marked when it derives from a schedule constexpr.
+Extent = int | Static
 
 
 class Shapes(Core):
@@ -23,19 +28,21 @@ class Shapes(Core):
         value.name = value.name or name
         return value
 
-    def arange(self, start: int, stop: int, axis: str = "") -> Value:
+    def arange(self, start: Extent, stop: Extent, axis: str = "") -> Value:
         """i32[stop - start]; ``axis`` labels it for tuning (default: the current label)."""
-        size = stop - start
+        first, size = number(start), number(stop) - number(start)
         if size < 1:
             self.fail(
                 "FER210",
                 f"`tl.arange({start}, {stop})` is empty",
                 help="the second bound must be greater than the first",
             )
-        label = axis or self.label or f"axis{start}_{size}"
-        return self.emit1("arange", [], TileType(i32, (size,)), start=start, size=size, axis=label)
+        mark = {"schedule": True} if derives(start) or derives(stop) else {}
+        label = axis or self.label or f"axis{first}_{size}"
+        kind = TileType(i32, (size,))
+        return self.emit1("arange", [], kind, start=first, size=size, axis=label, **mark)
 
-    def full(self, shape: Sequence[int], value: Operand, dtype: DType | None = None) -> Value:
+    def full(self, shape: Sequence[Extent], value: Operand, dtype: DType | None = None) -> Value:
         """A tile of ``shape`` filled with a scalar."""
         scalar = self.value(value, dtype)
         if dtype is not None and scalar.dtype is not dtype:
@@ -44,12 +51,31 @@ class Shapes(Core):
                 f"`tl.full` of {dtype} got a {scalar.type!r}",
                 help=f"cast the value with `.to(tl.{dtype})`",
             )
-        return self.broadcast(scalar, tuple(shape))
+        return self.broadcast_to(scalar, shape)
 
-    def zeros(self, shape: Sequence[int], dtype: DType = f32) -> Value:
+    def zeros(self, shape: Sequence[Extent], dtype: DType = f32) -> Value:
         """A tile of ``shape`` filled with zero (False for bool)."""
         zero: Operand = False if dtype.kind == "bool" else 0
         return self.full(shape, zero, dtype)
+
+    def broadcast_to(self, x: Value, shape: Sequence[Extent]) -> Value:
+        """``x`` stretched to a shape that the author wrote."""
+        target = self.shape(shape)
+        if self._joined(x, target) != target:
+            self._too_small(x, target)
+        while 0 < x.type.rank < len(target):
+            x = self.expand(x, 0)
+        if x.shape == target:
+            return x
+        axes = tuple(n for n, e in enumerate(shape) if derives(e))
+        return self.emit1("broadcast", [x], x.type.with_shape(target), schedule_axes=axes)
+
+    def shape(self, extents: Sequence[Extent]) -> tuple[int, ...]:
+        """Extents as ints; CompileError if one is not positive."""
+        shape = tuple(number(e) for e in extents)
+        if min(shape, default=1) < 1:
+            self.fail("FER213", f"a tile cannot have the shape {list(shape)}", help=_POSITIVE)
+        return shape
 
     def expand(self, x: Value, axis: int) -> Value:
         """``x`` with an axis of extent 1 inserted before ``axis`` of the result."""
@@ -61,14 +87,8 @@ class Shapes(Core):
         """``x`` stretched to ``shape`` by the rules of numpy."""
         if x.shape == shape:
             return x
-        if self.common_shape("broadcast", x.shape, shape) != shape:
-            self.fail(
-                "FER211",
-                "a tile cannot be broadcast to a smaller shape",
-                f"tile: {x.type!r}",
-                f"wanted: {list(shape)}",
-                help="reduce or reshape it first",
-            )
+        if self._joined(x, shape) != shape:
+            self._too_small(x, shape)
         while 0 < x.type.rank < len(shape):
             x = self.expand(x, 0)
         return x if x.shape == shape else self.emit1("broadcast", [x], x.type.with_shape(shape))
@@ -102,22 +122,27 @@ class Shapes(Core):
             )
         return joined
 
-    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, x: Value, shape: Sequence[Extent]) -> Value:
         """``x`` in row-major order with another shape; one extent may be -1."""
-        target = tuple(shape)
+        target = tuple(number(e) for e in shape)
+        marks = [derives(e) for e in shape]
         if target.count(-1) == 1:
+            hole = target.index(-1)
             rest = math.prod(e for e in target if e != -1)
-            fill = x.type.size // rest if rest else 0
-            target = tuple(fill if e == -1 else e for e in target)
+            target = tuple(x.type.size // rest if e == -1 and rest else e for e in target)
+            marks[hole] = any(marks)
         if math.prod(target) != x.type.size or min(target, default=1) < 1:
             self.fail(
                 "FER213",
                 "reshape changes the number of elements",
                 f"tile: {x.type!r} ({x.type.size} elements)",
-                f"wanted: {list(shape)}",
+                f"wanted: {[number(e) for e in shape]}",
                 help="the product of the extents must stay the same",
             )
-        return x if target == x.shape else self.emit1("reshape", [x], x.type.with_shape(target))
+        if target == x.shape:
+            return x
+        axes = tuple(n for n, marked in enumerate(marks) if marked)
+        return self.emit1("reshape", [x], x.type.with_shape(target), schedule_axes=axes)
 
     def transpose(self, x: Value, perm: Sequence[int] | None = None) -> Value:
         """Axes permuted; without ``perm`` the last two are exchanged."""
@@ -182,11 +207,36 @@ class Shapes(Core):
             self.fail("FER217", f"axis {axis} is out of range", *notes, help=valid)
         return axis % rank
 
+    def _joined(self, x: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return self.common_shape("broadcast", x.shape, shape)
+
+    def _too_small(self, x: Value, shape: tuple[int, ...]) -> NoReturn:
+        self.fail(
+            "FER211",
+            "a tile cannot be broadcast to a smaller shape",
+            f"tile: {x.type!r}",
+            f"wanted: {list(shape)}",
+            help="reduce or reshape it first",
+        )
+
     def _check_how(self, how: str) -> None:
         if how not in ("halves", "pairs"):
             self.fail(
                 "FER218", f"unknown way to split {how!r}", help='`how` is "halves" or "pairs"'
             )
+
+
+_POSITIVE = "every extent is a positive compile-time int"
+
+
+def number(extent: Extent) -> int:
+    """An extent as an int."""
+    return int(extent.value) if isinstance(extent, Static) else extent
+
+
+def derives(extent: Extent) -> bool:
+    """True if the extent derives from a schedule constexpr."""
+    return isinstance(extent, Static) and extent.schedule
 
 
 def join_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
