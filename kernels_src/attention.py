@@ -62,9 +62,8 @@ def attend(q, k, v, starts, keys, out, r, g, s, left, right, scale, T, S, D, GRO
         peak, total, acc = tl.combine(
             merge, top, tl.sum(p, axis=1), weighted, when=seen, empty=(-tl.inf, 0.0, 0.0)
         )
-    divisor = tl.where(total == 0.0, 1.0, total)
-    inside = live[:, None]
-    tl.store(out[t[:, None], head[:, None], d[None, :]], acc / divisor[:, None], mask=inside)
+    share = acc * (1.0 / tl.where(total == 0.0, 1.0, total))[:, None]
+    tl.store(out[t[:, None], head[:, None], d[None, :]], share, mask=live[:, None])
 
 
 @kernel

@@ -1,0 +1,1 @@
+"""Kernels that Ferro does not ship: written against the language page alone."""
