@@ -1,0 +1,195 @@
+"""Host forms of block-quantised matrices: ``Q8`` for weights, ``A8`` for activations.
+
+A row is cut into blocks of 32; a block is 32 int8 values and one scale. A row whose length is no
+multiple of 32 is padded with zeros; ``cols`` keeps the true length. How a target lays the same
+numbers out in device memory is its own business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 32
+
+Int8s = NDArray[np.int8]
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Q8:
+    """Weights of ``rows`` x ``cols``: ``q`` int8 [rows, K], ``scale`` float16 [rows, K/32], with K
+    the next multiple of 32 from ``cols`` (default: all of ``q``'s columns).
+
+    Raises TypeError or ValueError if dtypes or shapes do not fit.
+    """
+
+    q: Int8s
+    scale: NDArray[np.float16]
+    cols: int = -1
+
+    def __post_init__(self) -> None:
+        _check_matrix("Q8", self.q, self.scale, np.dtype(np.float16))
+        object.__setattr__(self, "cols", _checked_cols("Q8", self.q, self.cols))
+
+    @property
+    def rows(self) -> int:
+        return self.q.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.rows, self.cols)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of values and scales: 34 for each block."""
+        return self.q.nbytes + self.scale.nbytes
+
+    @classmethod
+    def quantize(cls, x: Floats) -> Q8:
+        """The matrix nearest to ``x`` [rows, cols] (converted to float32) by llama.cpp's Q8_0 rule.
+
+        d = amax / 127 in float32, stored as float16; q = x * (1 / d) rounded, ties away from zero,
+        with d before its rounding to float16. A block of zeros has d = 0 and q = 0. Every step is
+        one correctly rounded operation, so the bits do not depend on the machine. Raises
+        ValueError for values that are not finite or too large for a float16 scale.
+        """
+        blocks = _blocks(np.asarray(x, np.float32))
+        if not np.isfinite(blocks).all():
+            raise ValueError("Q8.quantize: the matrix has values that are not finite")
+        amax = np.abs(blocks).max(axis=-1, initial=0)
+        exact = amax / np.float32(127)
+        with np.errstate(all="ignore"):
+            inverse = np.where(exact > 0, np.float32(1) / exact, np.float32(0))
+            scale = exact.astype(np.float16)
+        if np.isinf(scale).any():
+            raise ValueError("Q8.quantize: a block's largest value / 127 does not fit in float16")
+        q = _round_away(blocks * _finite(inverse)[..., None])
+        return cls(q.reshape(len(q), -1), scale, np.shape(x)[1])
+
+    def dequantize(self) -> NDArray[np.float32]:
+        """float32 [rows, cols]: float(q) * float(scale), rounded once."""
+        return _dequantize(self.q, self.scale, self.cols)
+
+
+@dataclass(frozen=True, eq=False)
+class A8:
+    """Activations of ``rows`` x ``cols``: ``q`` int8 [rows, K], ``scale`` float32 [rows, K/32] and
+    ``sums`` int32 [rows, K/32], the sum of each block's values (computed if it is left out).
+
+    Raises TypeError or ValueError if dtypes or shapes do not fit.
+    """
+
+    q: Int8s
+    scale: NDArray[np.float32]
+    cols: int = -1
+    sums: NDArray[np.int32] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        _check_matrix("A8", self.q, self.scale, np.dtype(np.float32))
+        object.__setattr__(self, "cols", _checked_cols("A8", self.q, self.cols))
+        if self.sums is None:
+            object.__setattr__(self, "sums", block_sums(self.q))
+        if self.sums.shape != self.scale.shape or self.sums.dtype != np.int32:
+            raise ValueError(f"A8: sums must be int32 {self.scale.shape}")
+
+    @property
+    def rows(self) -> int:
+        return self.q.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.rows, self.cols)
+
+    @property
+    def nbytes(self) -> int:
+        return self.q.nbytes + self.scale.nbytes + self.sums.nbytes
+
+    @classmethod
+    def empty(cls, rows: int, cols: int) -> A8:
+        """A matrix of zeros, to be written by a kernel."""
+        padded = padded_cols(cols)
+        q = np.zeros((rows, padded), np.int8)
+        return cls(q, np.zeros((rows, padded // BLOCK), np.float32), cols)
+
+    @classmethod
+    def quantize(cls, x: Floats) -> A8:
+        """``x`` [rows, cols] by the language's `tl.quantize_i8`.
+
+        scale = amax/127, q = rint(x * (127/amax)); a block of zeros, or one whose scale would be
+        subnormal, gives 0; a block with NaN or an infinity has scale NaN and q = 0.
+        """
+        blocks = _blocks(np.asarray(x, np.float32))
+        amax = np.abs(blocks).max(axis=-1, initial=0)
+        good = (amax >= np.float32(127 * 2.0**-126)) & (amax < np.inf)
+        safe = np.where(good, amax, np.float32(1))
+        bad = np.where(np.isfinite(amax), np.float32(0), np.float32(np.nan))
+        scale = np.where(good, safe / np.float32(127), bad)
+        with np.errstate(all="ignore"):
+            factor = np.float32(127) / safe
+            rounded = np.where(good[..., None], np.rint(blocks * factor[..., None]), 0)
+        q = rounded.astype(np.int8)
+        return cls(q.reshape(len(q), -1), scale, np.shape(x)[1])
+
+    def dequantize(self) -> NDArray[np.float32]:
+        """float32 [rows, cols]: float(q) * scale, rounded once."""
+        return _dequantize(self.q, self.scale, self.cols)
+
+
+def padded_cols(cols: int) -> int:
+    """The next multiple of 32."""
+    return -(-cols // BLOCK) * BLOCK
+
+
+def block_sums(q: Int8s) -> NDArray[np.int32]:
+    """int32 [rows, K/32]: the sum of each block of 32."""
+    return np.add.reduce(q.reshape(len(q), q.shape[1] // BLOCK, BLOCK), axis=-1, dtype=np.int32)
+
+
+def _blocks(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    if x.ndim != 2:
+        raise ValueError(f"a matrix [rows, cols] is needed, got shape {x.shape}")
+    rows, cols = x.shape
+    padded = np.zeros((rows, padded_cols(cols)), np.float32)
+    padded[:, :cols] = x
+    return padded.reshape(rows, -1, BLOCK) if padded.size else padded.reshape(rows, 0, BLOCK)
+
+
+def _finite(inverse: NDArray[np.float32]) -> NDArray[np.float32]:
+    # 1 / d overflows for d below 2^-128: such a block is zero in float16 anyway
+    return np.where(np.isinf(inverse), np.float32(0), inverse)
+
+
+def _round_away(x: NDArray[np.float32]) -> Int8s:
+    whole = np.trunc(x)
+    up = np.abs(x - whole) >= np.float32(0.5)
+    return (whole + np.where(up, np.copysign(np.float32(1), x), np.float32(0))).astype(np.int8)
+
+
+def _dequantize(q: Int8s, scale: Floats, cols: int) -> NDArray[np.float32]:
+    blocks = q.reshape(len(q), q.shape[1] // BLOCK, BLOCK).astype(np.float32)
+    return (blocks * scale.astype(np.float32)[..., None]).reshape(len(q), -1)[:, :cols]
+
+
+def _check_matrix(kind: str, q: Int8s, scale: Floats, scale_dtype: np.dtype[Any]) -> None:
+    if q.dtype != np.int8 or scale.dtype != scale_dtype:
+        raise TypeError(
+            f"{kind}: needs int8 values and {scale_dtype} scales, got {q.dtype} and {scale.dtype}"
+        )
+    if q.ndim != 2 or q.shape[1] % BLOCK:
+        raise ValueError(f"{kind}: values must be [rows, a multiple of 32], got {q.shape}")
+    if scale.shape != (q.shape[0], q.shape[1] // BLOCK):
+        raise ValueError(f"{kind}: scales must be [rows, K/32], got {scale.shape} for {q.shape}")
+
+
+def _checked_cols(kind: str, q: Int8s, cols: int) -> int:
+    if cols == -1:
+        return q.shape[1]
+    if padded_cols(cols) != q.shape[1]:
+        raise ValueError(f"{kind}: {cols} columns do not pad to {q.shape[1]}")
+    if q[:, cols:].any():
+        raise ValueError(f"{kind}: the columns after {cols} must be zero")
+    return cols
