@@ -6,6 +6,7 @@ Modules here import heavy things inside ``run`` only, so that `ferro --help` sta
 from __future__ import annotations
 
 COMMANDS: dict[str, str] = {
+    "cache": "list, remove and explain compiled programs",
     "doctor": "why a device is missing, with the line that fixes it",
 }
 

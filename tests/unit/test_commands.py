@@ -1,0 +1,192 @@
+"""The command line: what it accepts, what it says when used wrongly, which code it ends with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ferro import __version__
+from ferro.cli import exit_code, main
+from ferro.commands import COMMANDS, UsageError
+from ferro.runtime.cache import ProgramCache
+from ferro.runtime.errors import NoSuchDevice, OutOfMemory
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FERRO_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def wrong_use(arguments: list[str], capsys: Capture) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom ferro.cli import build_parser\nbuild_parser().format_help()\n"
+        "heavy = {'numpy', 'pyopencl', 'lark', 'jinja2'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_help_lists_every_command(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in COMMANDS)
+    assert "exit codes" in text
+
+
+def test_version(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"ferro {__version__}\n"
+
+
+def test_no_command_shows_help(capsys: Capture) -> None:
+    assert main([]) == 2
+    assert "commands:" in capsys.readouterr().out
+
+
+def test_unknown_command_suggests_one(capsys: Capture) -> None:
+    text = wrong_use(["doctr"], capsys)
+    assert "'doctr'" in text and "did you mean 'doctor'?" in text
+
+
+def test_unknown_flag_suggests_one(capsys: Capture) -> None:
+    assert "did you mean '--json'?" in wrong_use(["cache", "ls", "--jsn"], capsys)
+
+
+def test_unknown_action_suggests_one(capsys: Capture) -> None:
+    assert "did you mean 'why'?" in wrong_use(["cache", "whi"], capsys)
+
+
+def test_threads_must_be_positive(capsys: Capture) -> None:
+    assert "'0' is no number above 0" in wrong_use(["cache", "--threads", "0"], capsys)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_the_common_options(command: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert all(option in text for option in ("--device", "--threads", "--json"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError(""), 2),
+        (FileNotFoundError(""), 2),
+        (NoSuchDevice(""), 2),
+        (OutOfMemory(""), 3),
+        (KeyError(""), None),
+    ],
+)
+def test_errors_have_codes(error: Exception, code: int | None) -> None:
+    assert exit_code(error) == code
+
+
+def test_module_runs_and_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m ferro cache ls --json | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- cache --------------------------------------------------------------------------------------
+
+
+def fill_cache() -> None:
+    from ferro.codegen.program import Config, Program, Target
+
+    cache = ProgramCache()
+    program = Program("source", (), (), Target("simd", 8), Config())
+    cache.store("rmsnorm", {"driver": "1", "options": ""}, program, b"binary")
+    time.sleep(0.01)
+    cache.store("rmsnorm", {"driver": "2", "options": ""}, program, b"binary")
+    cache.store("softmax", {"driver": "2", "options": ""}, program, b"binary")
+
+
+def test_cache_lists_as_json_and_as_a_table(capsys: Capture, own_cache: Path) -> None:
+    fill_cache()
+    assert main(["cache", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [e["kernel"] for e in listed["entries"]] == ["rmsnorm", "rmsnorm", "softmax"]
+    assert listed["folder"].startswith(str(own_cache))
+    assert main(["cache", "ls", "softmax"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["kernel", "key", "bytes", "built", "used"]
+    assert lines[1].startswith("softmax")
+    assert len(lines) == 3
+
+
+def test_cache_why_names_what_changed(capsys: Capture) -> None:
+    fill_cache()
+    assert main(["cache", "why", "rmsnorm"]) == 0
+    newest, oldest = capsys.readouterr().out.splitlines()
+    assert newest.endswith("driver: 1 -> 2")
+    assert oldest.endswith("never built before")
+    assert main(["cache", "why", "unheard"]) == 1
+
+
+def test_cache_rm(capsys: Capture) -> None:
+    fill_cache()
+    assert main(["cache", "rm"]) == 2
+    assert "--all" in capsys.readouterr().err
+    assert main(["cache", "rm", "rmsnorm", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": 2}
+    assert main(["cache", "rm", "--all"]) == 0
+    assert list(ProgramCache().entries()) == []
+
+
+# --- doctor -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ferro.runtime import doctor
+
+    found = [
+        doctor.Finding(doctor.OK, "device", "a cpu"),
+        doctor.Finding(doctor.NOTE, "rusticl", "is off", "export RUSTICL_ENABLE=iris"),
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda: found)
+
+
+@pytest.mark.usefixtures("healthy")
+def test_doctor_prints_findings_with_their_fix(capsys: Capture) -> None:
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ok       device: a cpu",
+        "note     rusticl: is off",
+        "         fix: export RUSTICL_ENABLE=iris",
+    ]
+
+
+@pytest.mark.usefixtures("healthy")
+def test_doctor_json(capsys: Capture) -> None:
+    assert main(["doctor", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["works"] is True
+    assert printed["findings"][1]["fix"] == "export RUSTICL_ENABLE=iris"
+
+
+def test_doctor_without_a_device_fails(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    from ferro.runtime import doctor
+
+    monkeypatch.setattr(doctor, "examine", list)
+    assert main(["doctor"]) == 1
