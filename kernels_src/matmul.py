@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ferro.dsl import kernel, tl
 
-from .activations import activate
+from kernels_src.activations import activate
 
 
 @kernel

@@ -26,6 +26,7 @@ def biased_attention(
     v: tl.ptr[f32, S, H, D],
     bias: tl.ptr[f32, H, 2 * R + 1],
     y: tl.out[f32, T, H, D],
+    R: tl.i32[1, 4096],
     scale: f32,
     D: tl.const,
     BQ: tl.schedule[1, 2, 4] = 2,

@@ -1,0 +1,243 @@
+"""What every kernel is held to: ``TestX = conformance(Case(...))`` makes the tests of one kernel.
+
+The interpreter is compared with an independent reference within rounding, and every OpenCL stack
+with the interpreter in every bit: over drawn shapes, over shapes that are always tried, and over
+all schedules. Shapes are runtime arguments, so an example never rebuilds a kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ferro.codegen.program import Config
+from ferro.dsl.kernel import KernelDefinition
+from ferro.dsl.quantised import A8, Q8
+from ferro.runtime import open_device
+
+FULL = os.environ.get("FERRO_CONFORMANCE") == "full"
+EXAMPLES = 60 if FULL else 6
+
+Sizes = Mapping[str, int]
+Arguments = dict[str, Any]
+Run = Callable[..., None]
+
+_profile = settings(
+    max_examples=EXAMPLES,
+    derandomize=not FULL,
+    database=None,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A kernel, how to make arguments for given sizes, and what must come out.
+
+    ``arguments(draw, **sizes)`` gives all arguments but meaning constants; ``expected(arguments)``
+    maps written arrays to float64 or integer references (a pair (q, scale) for an A8).
+    ``full`` holds further sizes for the full matrix. ``wild`` allows NaN, infinities and
+    subnormals in float inputs, where bits are compared and not the reference.
+    """
+
+    kernel: KernelDefinition
+    sizes: Mapping[str, st.SearchStrategy[int]]
+    arguments: Callable[..., Arguments]
+    expected: Callable[[Arguments], Mapping[str, Any]]
+    always: Sequence[Sizes] = ()
+    full: Sequence[Sizes] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    schedules: Sequence[Config] = ()
+    rtol: float = 2e-6
+    atol: float = 1e-6
+    wild: bool = True
+
+    def with_constants(self, **constants: Any) -> Case:
+        return replace(self, constants={**self.constants, **constants})
+
+    @property
+    def fixed(self) -> Sequence[Sizes]:
+        return [*self.always, *self.full] if FULL else self.always
+
+    def configs(self) -> list[Config]:
+        """The given schedules and every choice of every schedule constexpr, one at a time."""
+        single = [
+            Config({name: choice})
+            for name, parameter in self.kernel.schedule.items()
+            for choice in parameter.choices
+            if choice != parameter.default
+        ]
+        return [*self.schedules, *single]
+
+
+class Draw:
+    """Random inputs for one example."""
+
+    def __init__(self, seed: int, wild: bool = False) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.wild = wild
+
+    def f32(self, *shape: int, scale: float = 1.0) -> NDArray[np.float32]:
+        x = (self.rng.standard_normal(shape) * scale).astype(np.float32)
+        return self._sprinkle(x, _WILD) if self.wild else x
+
+    def f16(self, *shape: int) -> NDArray[np.float16]:
+        x = self.rng.standard_normal(shape).astype(np.float16)
+        return self._sprinkle(x, _WILD) if self.wild else x
+
+    def positive(self, *shape: int) -> NDArray[np.float32]:
+        return (self.rng.random(shape) + 0.5).astype(np.float32)
+
+    def i32(self, lo: int, hi: int, *shape: int) -> NDArray[np.int32]:
+        """Integers lo..hi, both included."""
+        return self.rng.integers(lo, hi, shape, np.int32, endpoint=True)
+
+    def q8(self, rows: int, cols: int) -> Q8:
+        """Weights over the whole int8 range, -128 included, with zero and small scales."""
+        q = self.rng.integers(-128, 127, (rows, -(-cols // 32) * 32), np.int8, endpoint=True)
+        q[self.rng.random(q.shape) < 0.02] = -128
+        q[:, cols:] = 0
+        scale = self.rng.random((rows, q.shape[1] // 32)).astype(np.float16) / np.float16(64)
+        scale[self.rng.random(scale.shape) < 0.05] = 0
+        return Q8(q, scale, cols)
+
+    def a8(self, rows: int, cols: int) -> A8:
+        q = self.rng.integers(-127, 127, (rows, -(-cols // 32) * 32), np.int8, endpoint=True)
+        q[self.rng.random(q.shape) < 0.02] = 127
+        q[:, cols:] = 0
+        scale = (self.rng.random((rows, q.shape[1] // 32)) / 64).astype(np.float32)
+        return A8(q, scale, cols)
+
+    def packed(self, sequences: int, longest: int) -> NDArray[np.int32]:
+        """Starts of packed sequences of 0..longest rows; at least one is the longest."""
+        counts = self.i32(0, longest, sequences)
+        if sequences:
+            counts[self.rng.integers(sequences)] = longest
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+    def _sprinkle(self, x: NDArray[Any], values: Sequence[float]) -> NDArray[Any]:
+        with np.errstate(over="ignore", under="ignore"):
+            odd = self.rng.choice(np.array(values), x.shape).astype(x.dtype)
+        return np.where(self.rng.random(x.shape) < 0.05, odd, x)
+
+
+_WILD = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-45, 2.0**-126, 3e38, -3e38, 88.0, -104.0)
+
+
+@lru_cache(maxsize=64)
+def _interpreted(case: Case, sizes: tuple[tuple[str, int], ...], seed: int, wild: bool) -> Arguments:
+    """Arguments after the interpreter has run ``case``; shared, so never to be written."""
+    arguments = case.arguments(Draw(seed, wild), **dict(sizes))
+    open_device("interpreter").run(case.kernel, **case.constants, **arguments)
+    return arguments
+
+
+def _compare(case: Case, run: Run, sizes: Sizes, seed: int, wild: bool, config: Any = None) -> None:
+    key = tuple(sorted(sizes.items()))
+    want = _interpreted(case, key, seed, wild)
+    got = case.arguments(Draw(seed, wild), **sizes)
+    run(case.kernel, config=config, **case.constants, **got)
+    for name, value in want.items():
+        assert_same_bits(got[name], value, f"{name} for {dict(sizes)}, seed {seed}, {config}")
+
+
+def assert_same_bits(got: Any, want: Any, what: str) -> None:
+    """Equal in every bit, NaN equal to NaN; arrays, A8, Q8 and numbers."""
+    if isinstance(want, (A8, Q8)):
+        assert_same_bits(got.q, want.q, f"{what}: values")
+        assert_same_bits(got.scale, want.scale, f"{what}: scales")
+        return
+    got, want = np.asarray(got), np.asarray(want)
+    if want.dtype.kind == "f":
+        unsigned = np.dtype(f"u{want.dtype.itemsize}")
+        wrong = (got.view(unsigned) != want.view(unsigned)) & ~(np.isnan(got) & np.isnan(want))
+    else:
+        wrong = got != want
+    if wrong.any():
+        at = tuple(int(i[0]) for i in np.nonzero(wrong))
+        count = f"{int(wrong.sum())} of {wrong.size}"
+        raise AssertionError(f"{what}: {count} differ, first {at}: {got[at]!r}, not {want[at]!r}")
+
+
+def _assert_close(case: Case, sizes: Sizes, seed: int) -> None:
+    result = _interpreted(case, tuple(sorted(sizes.items())), seed, False)
+    before = case.arguments(Draw(seed), **sizes)
+    for name, want in case.expected(before).items():
+        got = result[name]
+        where = f"{name} for {dict(sizes)}, seed {seed}"
+        if isinstance(got, A8):
+            _assert_close_a8(got, want, where)
+        elif got.dtype.kind == "f":
+            np.testing.assert_allclose(got, want, case.rtol, case.atol, err_msg=where)
+        else:
+            np.testing.assert_array_equal(got, want, err_msg=where)
+
+
+def _assert_close_a8(got: A8, want: tuple[Any, Any], where: str) -> None:
+    # a value next to a rounding border may go either way when the reference is float64
+    q, scale = want
+    np.testing.assert_allclose(got.scale, scale, 1e-5, 1e-30, err_msg=where)
+    distance = np.abs(got.q.astype(np.int32) - q)
+    assert distance.max(initial=0) <= 1, where
+    assert (distance > 0).mean() < 0.01 if distance.size > 1000 else True, where
+
+
+def conformance(case: Case) -> type:
+    """The test class of one case."""
+    drawn = st.fixed_dictionaries(dict(case.sizes))
+    seeds = st.integers(0, 2**16)
+    wild = st.booleans() if case.wild else st.just(False)
+
+    class Tests:
+        @_profile
+        @given(sizes=drawn, seed=seeds)
+        def test_reference(self, sizes: Sizes, seed: int) -> None:
+            _assert_close(case, sizes, seed)
+
+        @pytest.mark.parametrize("sizes", case.fixed, ids=_label)
+        def test_reference_always(self, sizes: Sizes) -> None:
+            _assert_close(case, sizes, 1)
+
+        @_profile
+        @given(sizes=drawn, seed=seeds, wild=wild)
+        def test_order_of_programs(self, sizes: Sizes, seed: int, wild: bool) -> None:
+            device = open_device("interpreter")
+
+            def shuffled(kernel: KernelDefinition, config: Any, **arguments: Any) -> None:
+                device.run(kernel, config, order="one_by_one", seed=seed, **arguments)
+
+            _compare(case, shuffled, sizes, seed, wild)
+
+        @pytest.mark.device
+        @_profile
+        @given(sizes=drawn, seed=seeds, wild=wild)
+        def test_bits(self, stack: Run, sizes: Sizes, seed: int, wild: bool) -> None:
+            _compare(case, stack, sizes, seed, wild)
+
+        @pytest.mark.device
+        @pytest.mark.parametrize("sizes", case.fixed, ids=_label)
+        def test_bits_always(self, stack: Run, sizes: Sizes) -> None:
+            _compare(case, stack, sizes, 1, False)
+
+        @pytest.mark.device
+        def test_schedules(self, every_stack: Run) -> None:
+            sizes = case.always[0]
+            for config in case.configs():
+                _compare(case, every_stack, sizes, 2, case.wild, config)
+
+    return Tests
+
+
+def _label(sizes: Sizes) -> str:
+    return "-".join(f"{name}{size}" for name, size in sizes.items())

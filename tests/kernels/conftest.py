@@ -1,0 +1,3 @@
+from tests.stacks import every_stack, stack
+
+__all__ = ["every_stack", "stack"]

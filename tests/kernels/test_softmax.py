@@ -1,0 +1,24 @@
+from hypothesis import strategies as st
+
+from kernels_src.softmax import softmax
+from tests.conformance import Case, conformance
+from tests.reference import f64
+from tests.reference import softmax as reference
+
+TestSoftmax = conformance(
+    Case(
+        softmax,
+        {"m": st.integers(0, 4), "n": st.one_of(st.integers(1, 300), st.integers(4000, 9000))},
+        lambda draw, m, n: {"x": draw.f32(m, n, scale=5.0), "y": draw.f32(m, n)},
+        lambda a: {"y": reference(f64(a["x"]))},
+        [
+            {"m": 3, "n": 700},
+            {"m": 1, "n": 1},
+            {"m": 2, "n": 4096},
+            {"m": 1, "n": 4097},
+            {"m": 1, "n": 65536},
+        ],
+        rtol=1e-5,
+        atol=1e-9,
+    )
+)
