@@ -1,0 +1,113 @@
+"""From a ``Program`` to kernels on one device: the vendor's compiler, its binaries and its log."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ferro.codegen.program import Entry, Program
+from ferro.runtime.errors import BuildError, LimitError
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+# Compilers print "file:line:col: error: text"; Intel's and PoCL's name the file of a #line.
+_POSITION = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): (?P<text>error.*)$")
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A program ready to run on one device."""
+
+    program: Program
+    compiled: cl._cl._Program
+
+    def kernel(self, entry: Entry) -> cl.Kernel:
+        """A new kernel object, which holds arguments of its own."""
+        import pyopencl as cl
+
+        return cl.Kernel(self.compiled, entry.name)
+
+    def binary(self) -> bytes:
+        import pyopencl as cl
+
+        return bytes(self.compiled.get_info(cl.program_info.BINARIES)[0])
+
+    def log(self) -> str:
+        """What the vendor's compiler said, which can be empty."""
+        import pyopencl as cl
+
+        device = self.compiled.get_info(cl.program_info.DEVICES)[0]
+        return build_log(self.compiled, device)
+
+
+def from_source(context: cl.Context, device: cl.Device, program: Program) -> Built:
+    """Compile a program. Raises BuildError with the compiler's log."""
+    import pyopencl as cl
+
+    compiled = cl._cl._Program(context, program.source)
+    options = " ".join(program.options).encode()
+    try:
+        compiled._build(options, [device])
+    except cl.Error as error:
+        log = build_log(compiled, device)
+        raise BuildError(explain(program, log or str(error)), log) from None
+    return Built(program, compiled)
+
+
+def from_binary(
+    context: cl.Context, device: cl.Device, program: Program, binary: bytes
+) -> Built | None:
+    """The program from an earlier binary, or None if the driver does not take it."""
+    import pyopencl as cl
+
+    try:
+        compiled = cl._cl._Program(context, [device], [binary])
+        compiled._build(b"", [device])
+        found = compiled.get_info(cl.program_info.KERNEL_NAMES).split(";")
+    except cl.Error:
+        return None
+    if any(entry.name not in found for entry in program.entries):
+        return None
+    return Built(program, compiled)
+
+
+def build_log(compiled: cl._cl._Program, device: cl.Device) -> str:
+    import pyopencl as cl
+
+    try:
+        return str(compiled.get_build_info(device, cl.program_build_info.LOG)).strip("\0\n ")
+    except cl.Error:
+        return ""
+
+
+def explain(program: Program, log: str) -> str:
+    """A short message from a long log: the errors first, at their places in the kernel's file."""
+    names = ", ".join(entry.name for entry in program.entries)
+    errors = [line.strip() for line in log.splitlines() if _POSITION.match(line.strip())]
+    shown = list(dict.fromkeys(errors))[:5] or log.splitlines()[:12]
+    return "\n".join([f"the device's compiler refused {names}:", *(f"  {line}" for line in shown)])
+
+
+def check_limits(program: Program, largest_group: int, local_memory: int) -> None:
+    """Raise LimitError for a work-group that the device cannot run."""
+    for entry in program.entries:
+        size = entry.local[0] * entry.local[1] * entry.local[2]
+        if size > largest_group:
+            raise LimitError(
+                f"{entry.name} needs work-groups of {size}, the device has {largest_group}"
+            )
+
+
+class BuildLocks:
+    """One build of a key at a time, without holding up the others."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, threading.Lock] = {}
+        self._guard = threading.Lock()
+
+    def of(self, key: str) -> threading.Lock:
+        with self._guard:
+            return self._locks.setdefault(key, threading.Lock())

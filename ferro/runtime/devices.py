@@ -1,0 +1,81 @@
+"""Devices by name: ``devices()`` lists them, ``open_device(name)`` opens one.
+
+A name is an alias (pocl, intel, rusticl, oclgrind, interpreter), an index of the list, or a part
+of a device's or platform's name. Without a name ``FERRO_DEVICE`` counts, else the best device.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ferro.runtime.device import Device
+from ferro.runtime.errors import DeviceUnusable, NoSuchDevice
+from ferro.runtime.listing import INTERPRETER, DeviceInfo, devices, interpreter_info
+from ferro.runtime.vendors import discover, prepare
+
+__all__ = ["DeviceInfo", "devices", "find", "open_device"]
+
+
+def open_device(
+    name: str | int | None = None, threads: int | None = None, timeout: float = 60.0
+) -> Device:
+    """Open a device.
+
+    ``threads`` limits a CPU device (default ``FERRO_THREADS``, else all); ``timeout`` is how many
+    seconds a wait may take before the device counts as lost. Raises NoSuchDevice for a name that
+    fits none or several devices, DeviceUnusable if it cannot be opened.
+    """
+    wanted = str(name if name is not None else os.environ.get("FERRO_DEVICE", "")).strip()
+    count = threads if threads is not None else _threads_from_environment()
+    if wanted == INTERPRETER:
+        return _interpreter(interpreter_info(0))
+    info = find(wanted)
+    if info.kind == INTERPRETER:
+        return _interpreter(info)
+    from ferro.runtime.opencl import OpenCLDevice
+
+    return OpenCLDevice(info, threads=count, timeout=timeout)
+
+
+def find(name: str = "") -> DeviceInfo:
+    """The device that ``name`` means; the best one for an empty name."""
+    listed = devices(rusticl=name == "rusticl")
+    if not name:
+        return min(listed, key=lambda info: info.rank)
+    if name.isdigit() and int(name) < len(listed):
+        return listed[int(name)]
+    lowered = name.lower()
+    exact = [info for info in listed if info.alias == lowered]
+    found = exact or [info for info in listed if lowered in f"{info.name} {info.platform}".lower()]
+    if len(found) == 1:
+        return found[0]
+    raise NoSuchDevice(_complaint(name, found, listed))
+
+
+def _complaint(name: str, found: list[DeviceInfo], listed: list[DeviceInfo]) -> str:
+    problem = f"`{name}` means several devices" if found else f"there is no device `{name}`"
+    lines = [f"{problem}; choose one by its number:", *(f"  {info}" for info in found or listed)]
+    if not found:
+        lines[0] = f"{problem}; there are:"
+        lines += [f"  note: {note}" for note in discover().notes]
+    return "\n".join(lines)
+
+
+def _interpreter(info: DeviceInfo) -> Device:
+    from ferro.runtime.host import InterpreterDevice
+
+    return InterpreterDevice(info)
+
+
+def _threads_from_environment() -> int | None:
+    text = os.environ.get("FERRO_THREADS", "")
+    if not text:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise DeviceUnusable(f"FERRO_THREADS must be a positive number, not {text!r}")
+    return int(text)
+
+
+def missing() -> tuple[str, ...]:
+    """Sentences on runtimes that are installed but cannot serve, with the remedy."""
+    return prepare().notes

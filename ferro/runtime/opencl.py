@@ -1,0 +1,193 @@
+"""A device behind OpenCL: context, queue, memory, program cache and launches."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from typing import Any
+
+import numpy.typing as npt
+import pyopencl as cl
+
+from ferro.codegen.program import Config, Program, Target
+from ferro.dsl import ir
+from ferro.dsl.quantised import Q8
+from ferro.runtime import building, calls, probes
+from ferro.runtime.cache import ProgramCache
+from ferro.runtime.device import Device, attached
+from ferro.runtime.errors import DeviceUnusable
+from ferro.runtime.launcher import Launcher, q8_layout
+from ferro.runtime.listing import DeviceInfo, opencl_devices
+from ferro.runtime.memory import Buffer, Memory
+from ferro.runtime.plan import Plan
+from ferro.runtime.profiler import Profiler
+from ferro.runtime.queues import Queue
+
+
+class OpenCLDevice(Device):
+    """One OpenCL device with one in-order queue.
+
+    Several threads may use it: enqueueing a launch is guarded by a lock.
+    """
+
+    def __init__(
+        self,
+        info: DeviceInfo,
+        threads: int | None = None,
+        timeout: float = 60.0,
+        cache: ProgramCache | None = None,
+    ) -> None:
+        self.info = info
+        self.raw = limited(opencl_devices()[info.index], threads)
+        try:
+            self.context = cl.Context([self.raw])
+            self.queue = Queue(self.context, self.raw, f"{info.alias} ({info.name})", timeout)
+        except cl.Error as error:
+            raise DeviceUnusable(f"cannot open {info}: {error}") from error
+        facts = info.capabilities
+        self.store = Memory(
+            str(info.alias),
+            self.context,
+            self.queue,
+            largest=facts["largest buffer"],
+            total=facts["memory"],
+            alignment=facts["buffer alignment"],
+            mapped=info.kind == "cpu" and info.alias != "oclgrind",
+        )
+        self.cache = cache or ProgramCache()
+        self.launcher = Launcher(self)
+        self._built: dict[str, building.Built] = {}
+        self._locks = building.BuildLocks()
+        self._targets: tuple[Target, ...] = ()
+
+    @property
+    def target(self) -> Target:
+        return self.targets()[0]
+
+    def targets(self) -> tuple[Target, ...]:
+        if not self._targets:
+            self._targets = probes.targets(self.info)
+        return self._targets
+
+    def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike, purpose: str = "io") -> Buffer:
+        return self.store.array(shape, dtype, purpose)
+
+    def array(self, data: npt.NDArray[Any], purpose: str = "io") -> Buffer:
+        return self.store.copy(data, purpose)
+
+    def weights(
+        self,
+        data: Q8,
+        purpose: str = "weights",
+        target: Target | None = None,
+        config: Config | None = None,
+    ) -> Buffer:
+        lanes, biased = q8_layout(target or self.target, config or Config())
+        return self.store.weights(data, lanes, biased, purpose)
+
+    def activations(self, rows: int, cols: int, purpose: str = "scratch") -> Buffer:
+        return self.store.activations(rows, cols, purpose)
+
+    def run(
+        self,
+        kernel: Any,
+        config: Config | None = None,
+        target: Target | None = None,
+        **arguments: Any,
+    ) -> None:
+        self.launcher.run(kernel, arguments, config, target)
+
+    def plan(self) -> AbstractContextManager[Plan]:
+        return self.launcher.recording()
+
+    def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> ir.Kernel:
+        return calls.specialised(kernel, arguments, config or Config())[0]
+
+    def program(
+        self,
+        kernel: Any,
+        config: Config | None = None,
+        target: Target | None = None,
+        **arguments: Any,
+    ) -> Program:
+        """The OpenCL program of a kernel, freshly generated."""
+        from ferro import codegen
+
+        chosen = config or Config()
+        return codegen.generate(self.ir(kernel, chosen, **arguments), target or self.target, chosen)
+
+    def source(
+        self,
+        kernel: Any,
+        config: Config | None = None,
+        target: Target | None = None,
+        **arguments: Any,
+    ) -> str:
+        """The OpenCL C of a kernel."""
+        return self.program(kernel, config, target, **arguments).source
+
+    def build(self, program: Program) -> building.Built:
+        """Compile a program without looking at any cache. Raises BuildError."""
+        facts = self.info.capabilities
+        building.check_limits(program, facts["largest work-group"], facts["local memory"])
+        return building.from_source(self.context, self.raw, program)
+
+    def built(self, kernel: ir.Kernel, target: Target, config: Config) -> building.Built:
+        """The compiled kernel from memory, from the program cache, or newly generated."""
+        from ferro.runtime.keys import key_parts
+
+        parts = key_parts(kernel, target, config, self.info)
+        key = "\0".join(parts.values())
+        with self._locks.of(key):
+            found = self._built.get(key) or self._load(kernel.name, parts)
+            if found is None:
+                found = self._generate(kernel, target, config, parts)
+            self._built[key] = found
+        return found
+
+    def _load(self, name: str, parts: dict[str, str]) -> building.Built | None:
+        entry = self.cache.load(name, parts)
+        if entry is None:
+            return None
+        return building.from_binary(self.context, self.raw, *entry)
+
+    def _generate(
+        self, kernel: ir.Kernel, target: Target, config: Config, parts: dict[str, str]
+    ) -> building.Built:
+        from ferro import codegen
+
+        made = self.build(codegen.generate(kernel, target, config))
+        self.cache.store(kernel.name, parts, made.program, made.binary())
+        return made
+
+    def finish(self, timeout: float | None = None) -> None:
+        self.queue.finish(timeout)
+
+    def memory(self) -> dict[str, int]:
+        return dict(self.store.account.held)
+
+    @contextmanager
+    def profile(self) -> Iterator[Profiler]:
+        with attached(self.queue) as profiler:
+            yield profiler
+            self.finish()
+
+    def close(self) -> None:
+        self._built.clear()
+        self.launcher.clear()
+        self.queue.watchdog.close()
+
+
+def limited(device: cl.Device, threads: int | None) -> cl.Device:
+    """A part of the device with this many compute units, where the runtime can make one."""
+    if threads is None or threads >= device.max_compute_units:
+        return device
+    if threads < 1:
+        raise DeviceUnusable("--threads must be at least 1")
+    by_counts = cl.device_partition_property.BY_COUNTS
+    try:
+        return device.create_sub_devices([by_counts, threads, 0])[0]
+    except cl.Error as error:
+        raise DeviceUnusable(
+            f"{device.name} cannot be limited to {threads} threads: {error}"
+        ) from error

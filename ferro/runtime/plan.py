@@ -1,0 +1,74 @@
+"""Launches that were bound once and are replayed: kernel objects with their arguments set.
+
+What changes between replays must live in buffers. A plan keeps its buffers alive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ferro.runtime.errors import DeviceError
+from ferro.runtime.queues import Queue, Size
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One OpenCL kernel, its sizes, and which arguments are buffers (index, parameter)."""
+
+    name: str
+    kernel: cl.Kernel
+    size: Size
+    local: Size
+    buffers: tuple[tuple[int, str], ...]
+
+
+class Plan:
+    """A sequence of launches. Record with ``with device.plan() as plan:``, then ``plan.run()``."""
+
+    def __init__(self, queue: Queue) -> None:
+        import pyopencl as cl
+
+        self.queue = queue
+        self.steps: list[Step] = []
+        self._calls: list[tuple[cl.Kernel, Size, Size]] = []
+        self._kept: list[Any] = []
+        self._enqueue = cl.enqueue_nd_range_kernel
+        self._error = cl.Error
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def add(self, steps: list[Step], keep: Any) -> None:
+        """Append steps whose arguments are set; ``keep`` stays alive with the plan."""
+        self.steps += steps
+        self._calls += [(step.kernel, step.size, step.local) for step in steps]
+        self._kept.append(keep)
+
+    def run(self) -> None:
+        """Enqueue every launch in order; does not wait. Raises DeviceLost."""
+        queue = self.queue
+        with queue.lock:
+            if queue.profiler is not None:
+                for step in self.steps:
+                    queue.enqueue(step.kernel, step.size, step.local, step.name)
+                return
+            queue.watchdog.check()
+            enqueue, raw = self._enqueue, queue.raw
+            try:
+                for kernel, size, local in self._calls:
+                    enqueue(raw, kernel, size, local)
+            except self._error as error:
+                raise queue.failure(error) from error
+        queue.flush()
+
+    def extend(self, other: Plan) -> None:
+        """Append another plan's launches."""
+        if other.queue is not self.queue:
+            raise DeviceError("plans of different devices cannot be joined")
+        self.steps += other.steps
+        self._calls += other._calls
+        self._kept += other._kept
