@@ -6,8 +6,11 @@ Modules here import heavy things inside ``run`` only, so that `ferro --help` sta
 from __future__ import annotations
 
 COMMANDS: dict[str, str] = {
-    "cache": "list, remove and explain compiled programs",
+    "devices": "what OpenCL offers here and what the probes found",
     "doctor": "why a device is missing, with the line that fixes it",
+    "kernels": "list, show, run and bench kernels",
+    "cache": "list, remove and explain compiled programs",
+    "demo": "run the main kernels here and compare every bit with the interpreter",
 }
 
 

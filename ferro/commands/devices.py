@@ -1,0 +1,82 @@
+"""What OpenCL offers on this machine, and what the probes found each device can really do."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ferro.report import emit, note, table, to_json
+
+if TYPE_CHECKING:
+    from ferro.runtime.listing import DeviceInfo
+
+INTERPRETER = "interpreter"
+
+
+def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-probe", action="store_true", help="list only, build nothing")
+    parser.add_argument("--details", action="store_true", help="limits and every probe's result")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ferro.runtime.devices import devices, find, missing
+
+    listed = [find(args.device)] if args.device else devices()
+    described = [describe(info, not args.no_probe) for info in listed]
+    if args.json:
+        emit(to_json({"devices": described, "missing": missing()}))
+        return 0
+    emit(table(COLUMNS, [row(d) for d in described]))
+    for each in described if args.details else []:
+        emit(f"\n{each['alias']}: {each['name']}, {each['platform']} {each['version']}")
+        emit(details(each))
+    for sentence in missing():
+        note(sentence)
+    return 0
+
+
+def describe(info: DeviceInfo, probed: bool) -> dict[str, Any]:
+    """The device's facts, with the findings of its probes (made in child processes)."""
+    described: dict[str, Any] = {**vars(info), "identity": info.identity}
+    if info.kind == INTERPRETER:
+        return {**described, "exact": "yes", "targets": [], "dots": [], "features": []}
+    if not probed:
+        return described
+    from ferro.runtime.probes import findings, targets
+
+    found = findings(info)
+    return {
+        **described,
+        "exact": found.exact,
+        "targets": [target.name for target in targets(info)],
+        "dots": list(found.dots),
+        "features": sorted(found.features),
+        "probes": {name: result or "works" for name, result in found.results.items()},
+    }
+
+
+COLUMNS = ["#", "device", "kind", "name", "driver", "memory", "exact", "targets", "int8 dots"]
+
+
+def row(described: dict[str, Any]) -> list[object]:
+    memory = described["capabilities"].get("memory")
+    exact = described.get("exact", "")
+    return [
+        described["index"],
+        described["alias"],
+        described["kind"],
+        described["name"][:40],
+        described["driver"][:24],
+        f"{memory / 2**30:.1f} GiB" if memory else None,
+        exact if exact in ("yes", "") else "no",
+        " ".join(described.get("targets", [])),
+        " ".join(described.get("dots", [])),
+    ]
+
+
+def details(described: dict[str, Any]) -> str:
+    facts = {k: v for k, v in described["capabilities"].items() if k != "extensions"}
+    facts |= {"exact": described.get("exact", "not probed")}
+    facts |= {f"probe {name}": result for name, result in described.get("probes", {}).items()}
+    facts["extensions"] = " ".join(described["capabilities"].get("extensions", []))
+    return "\n".join(f"  {name}: {value}" for name, value in facts.items())

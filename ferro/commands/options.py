@@ -1,0 +1,173 @@
+"""Options that several commands share: which kernel, with which sizes, lowered how."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from ferro.commands import UsageError
+
+if TYPE_CHECKING:
+    from ferro.codegen.program import Config, Target
+    from ferro.dsl.kernel import KernelDefinition
+    from ferro.measure import Request
+    from ferro.runtime.device import Device
+
+KERNEL_HELP = "a kernel (`ferro kernels` lists them), or path/to/file.py:name"
+
+
+def launch_options(parser: argparse.ArgumentParser) -> None:
+    """Sizes, constexprs, contents and the schedule of one launch."""
+    group = parser.add_argument_group("the launch")
+    group.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a dimension")
+    group.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a constexpr"
+    )
+    group.add_argument(
+        "--arg",
+        action="append",
+        default=[],
+        metavar="NAME=V[,V...]",
+        help="a scalar, or the values that fill a buffer; NAME=random gives an optional buffer",
+    )
+    group.add_argument("--seed", type=int, default=0, help="of the contents (default 0)")
+    lowering_options(parser)
+
+
+def lowering_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how it is lowered")
+    group.add_argument(
+        "--target", metavar="NAME", help="simd or simt, or a whole name such as simt-16-dp4a"
+    )
+    group.add_argument("--lanes", type=int, help="lanes of a vector or work-group")
+    group.add_argument("--lane-axis", metavar="A[,B]", help="axis labels to put on lanes")
+    group.add_argument("--split", type=int, default=1, help="work-groups that share one walk")
+    group.add_argument("--dot", metavar="NAME", help="int8 dot: vnni512 vnni256 avx2 dp4a emulated")
+
+
+def pairs(texts: list[str], option: str) -> dict[str, str]:
+    """["M=4", "K=32,N=8"] as a dictionary. Raises UsageError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise UsageError(f"{option} takes NAME=VALUE, got `{text}`")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def integers(texts: list[str], option: str) -> dict[str, int]:
+    """Pairs whose values are integers; several may stand in one text ("M=4,K=32")."""
+    single = [part for text in texts for part in text.split(",")]
+    try:
+        return {name: int(value) for name, value in pairs(single, option).items()}
+    except ValueError:
+        raise UsageError(f"{option} takes integers, got {' '.join(texts)}") from None
+
+
+def literal(text: str) -> int | float | bool | str:
+    """A constexpr's value as it is written in the language."""
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip("'\"")
+
+
+def constants(
+    args: argparse.Namespace, definition: KernelDefinition
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The constexprs of meaning and of schedule that --set names. Raises UsageError."""
+    meaning: dict[str, Any] = {}
+    schedule: dict[str, int] = {}
+    for name, text in pairs(args.set, "--set").items():
+        value = literal(text)
+        if name in definition.schedule:
+            if not isinstance(value, int):
+                raise UsageError(f"the schedule constexpr `{name}` is an integer, got `{text}`")
+            schedule[name] = value
+        elif name in definition.meaning:
+            meaning[name] = value
+        else:
+            there = ", ".join([*definition.meaning, *definition.schedule]) or "none"
+            raise UsageError(f"`{definition.name}` has no constexpr `{name}` (there are: {there})")
+    return meaning, schedule
+
+
+def config(args: argparse.Namespace, schedule: dict[str, int]) -> Config | None:
+    """The config that the options ask for; None where they ask for nothing."""
+    from ferro.codegen.program import DOT_LOWERINGS, Config
+
+    if args.dot is not None and args.dot not in DOT_LOWERINGS:
+        raise UsageError(f"there is no dot `{args.dot}` (there are: {', '.join(DOT_LOWERINGS)})")
+    axes = tuple(args.lane_axis.split(",")) if args.lane_axis else ()
+    made = Config(schedule, args.lanes, axes, args.split, args.dot)
+    return None if made == Config() else made
+
+
+def parse_target(text: str) -> Target:
+    """A target by its whole name, such as "simt-16-dp4a-block_read". Raises UsageError."""
+    from ferro.codegen.program import DOT_LOWERINGS, Target
+
+    kind, *rest = text.split("-")
+    lanes = rest[0] if rest else "16"
+    dot = rest[1] if len(rest) > 1 else ("dp4a" if kind == "simt" else "emulated")
+    if kind not in ("simd", "simt") or not lanes.isdigit() or dot not in DOT_LOWERINGS:
+        raise UsageError(f"`{text}` is no target; one is KIND-LANES-DOT, such as simt-16-dp4a")
+    return Target(kind, int(lanes), dot, features=frozenset(rest[2:]))
+
+
+def target(args: argparse.Namespace, device: Device) -> Target | None:
+    """The target of --target on ``device``: by kind the device's own; None without the option."""
+    if args.target is None:
+        return None
+    for offered in device.targets():
+        if args.target in (offered.kind, offered.name):
+            return offered
+    return parse_target(args.target)
+
+
+def request(args: argparse.Namespace, device: Device) -> Request:
+    """The launch that the options describe. Raises UsageError, CatalogueError."""
+    from ferro.catalogue import find
+    from ferro.measure import Request
+
+    definition = find(args.kernel).definition
+    meaning, schedule = constants(args, definition)
+    given = pairs(args.arg, "--arg")
+    values = {name: _numbers(name, text) for name, text in given.items() if text != "random"}
+    return Request(
+        definition=definition,
+        sizes=integers(args.dim, "--dim"),
+        constants=meaning,
+        values=values,
+        present=frozenset(n for n, p in definition.parameters.items() if p.optional and n in given),
+        config=config(args, schedule),
+        target=target(args, device),
+        seed=args.seed,
+    )
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    values = [literal(part) for part in text.split(",")]
+    if any(isinstance(value, str) for value in values):
+        raise UsageError(f"--arg {name} takes numbers, got `{text}`")
+    return [value for value in values if not isinstance(value, str)]
+
+
+def open_device(args: argparse.Namespace) -> Device:
+    """The device of --device and --threads; says once what is missing. Raises NoSuchDevice."""
+    from ferro.report import note
+    from ferro.runtime.devices import missing, open_device
+
+    device = open_device(args.device, threads=args.threads)
+    if not args.device and not os.environ.get("FERRO_DEVICE"):
+        for sentence in missing():
+            note(sentence)
+        if device.info.kind == "interpreter":
+            note("no OpenCL device serves here: using the interpreter (`ferro doctor` says why)")
+    return device

@@ -1,0 +1,226 @@
+"""Running a kernel on made-up arguments: against the interpreter for bits, repeatedly for speed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ferro import arguments, work
+from ferro.arguments import Arguments
+from ferro.codegen.program import Config, Target
+from ferro.dsl import ir
+from ferro.dsl.launch import bind
+from ferro.dsl.quantised import A8, Q8
+
+if TYPE_CHECKING:
+    from ferro.dsl.kernel import KernelDefinition
+    from ferro.runtime.device import Device
+
+INTERPRETER = "interpreter"
+MOST_COPIES = 256
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to launch: a kernel, its constexprs, the sizes and contents of its arguments, and how
+    to lower it (default config and target where None). Optional buffers are left out unless their
+    names are in ``present``."""
+
+    definition: KernelDefinition
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    present: frozenset[str] = frozenset()
+    config: Config | None = None
+    target: Target | None = None
+    seed: int = 0
+
+    def kernel(self) -> ir.Kernel:
+        """The specialised kernel. Raises CompileError."""
+        schedule = self.config.constants if self.config else {}
+        parameters = self.definition.parameters.values()
+        absent = [p.name for p in parameters if p.optional and p.name not in self.present]
+        return self.definition.specialise(absent=absent, **{**self.constants, **schedule})
+
+    def arguments(self) -> Arguments:
+        return arguments.make(self.kernel(), self.sizes, self.values, self.seed)
+
+    def run(self, device: Device, given: Arguments) -> None:
+        """One launch with these arguments (numpy arrays or buffers of the device)."""
+        device.run(
+            self.definition, config=self.config, target=self.target, **self.constants, **given
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One launch on a device and in the interpreter. ``differing`` counts elements by output."""
+
+    kernel: str
+    device: str
+    sizes: dict[str, int]
+    config: str
+    target: str
+    differing: dict[str, int]
+    seconds: float
+    interpreter_seconds: float
+    bytes: int
+
+    @property
+    def equal(self) -> bool:
+        return not any(self.differing.values())
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        return self.bytes / self.seconds / 1e9 if self.seconds else 0.0
+
+
+def compare(request: Request, device: Device, reference: Device) -> Comparison:
+    """Runs ``request`` on both devices from equal arguments and compares every bit written.
+
+    The first launch on ``device`` compiles; ``seconds`` is the device time of the second.
+    """
+    kernel, made = request.kernel(), request.arguments()
+    here, there = arguments.copy(made), arguments.copy(made)
+    request.run(device, here)
+    started = time.perf_counter()
+    request.run(reference, there)
+    interpreted = time.perf_counter() - started
+    outputs = arguments.written(kernel)
+    return Comparison(
+        kernel=kernel.name,
+        device=str(device.info),
+        sizes=arguments.dimensions(kernel, request.sizes),
+        config=str(request.config or Config()),
+        target=target_name(request, device),
+        differing={name: arguments.differing(here[name], there[name]) for name in outputs},
+        seconds=_device_seconds(request, device, arguments.copy(made)),
+        interpreter_seconds=interpreted,
+        bytes=arguments.traffic(kernel, made),
+    )
+
+
+def target_name(request: Request, device: Device) -> str:
+    if device.info.kind == INTERPRETER:
+        return INTERPRETER
+    return (request.target or device.target).name
+
+
+def _device_seconds(request: Request, device: Device, given: Arguments) -> float:
+    if device.info.kind == INTERPRETER:
+        started = time.perf_counter()
+        request.run(device, given)
+        return time.perf_counter() - started
+    with device.profile() as profiler:
+        request.run(device, uploaded(request, device, given))
+    return sum(timing.seconds for timing in profiler.timings())
+
+
+def uploaded(request: Request, device: Device, given: Arguments) -> Arguments:
+    """The arguments in memory of the device."""
+    return {name: _buffer(request, device, value) for name, value in given.items()}
+
+
+def _buffer(request: Request, device: Device, value: Any) -> Any:
+    if isinstance(value, Q8):
+        return device.weights(value, target=request.target, config=request.config)
+    if isinstance(value, A8):
+        held = device.activations(value.rows, value.cols)
+        held.write(value)
+        return held
+    return device.array(value) if hasattr(value, "dtype") and value.shape else value
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Times of one launch in seconds, over ``launches`` of them that cycle through ``copies``
+    sets of arguments (so that caches hold no set from the time before)."""
+
+    kernel: str
+    device: str
+    sizes: dict[str, int]
+    config: str
+    target: str
+    launches: int
+    copies: int
+    median: float
+    best: float
+    bytes: int
+    operations: int | None
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        return self.bytes / self.median / 1e9
+
+    @property
+    def giga_operations_per_second(self) -> float | None:
+        return self.operations / self.median / 1e9 if self.operations else None
+
+
+def bench(
+    request: Request, device: Device, seconds: float = 2.0, footprint: int = 512 << 20
+) -> Speed:
+    """Measures launches for about ``seconds`` over at least ``footprint`` bytes of arguments."""
+    kernel, made = request.kernel(), request.arguments()
+    size = arguments.traffic(kernel, made)
+    copies = min(max(1, math.ceil(footprint / max(size, 1))), MOST_COPIES)
+    if device.info.kind == INTERPRETER:
+        copies, times = 1, _interpreter_times(request, device, made, seconds)
+    else:
+        times = _device_times(request, device, made, copies, seconds)
+    return Speed(
+        kernel=kernel.name,
+        device=str(device.info),
+        sizes=arguments.dimensions(kernel, request.sizes),
+        config=str(request.config or Config()),
+        target=target_name(request, device),
+        launches=len(times),
+        copies=copies,
+        median=median(times),
+        best=min(times),
+        bytes=size,
+        operations=work.operations(kernel, bind(kernel, made)),
+    )
+
+
+def _interpreter_times(
+    request: Request, device: Device, made: Arguments, seconds: float
+) -> list[float]:
+    times: list[float] = []
+    while not times or sum(times) < seconds:
+        started = time.perf_counter()
+        request.run(device, made)
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def _device_times(
+    request: Request, device: Device, made: Arguments, copies: int, seconds: float
+) -> list[float]:
+    plans = []
+    for _ in range(copies):
+        given = uploaded(request, device, made)
+        with device.plan() as plan:
+            request.run(device, given)
+        plans.append(plan)
+    for plan in plans:  # once over everything: memory is touched, clocks are up
+        plan.run()
+    device.finish()
+    times: list[float] = []
+    until = time.perf_counter() + seconds
+    while not times or time.perf_counter() < until:
+        with device.profile() as profiler:
+            for plan in plans:
+                plan.run()
+        times += _by_launch([t.seconds for t in profiler.timings()], len(plans))
+    return times
+
+
+def _by_launch(commands: list[float], launches: int) -> list[float]:
+    """Seconds of each launch, which is as many commands as any other."""
+    each = len(commands) // launches
+    return [sum(commands[i : i + each]) for i in range(0, each * launches, each)]
