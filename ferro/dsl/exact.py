@@ -156,17 +156,20 @@ def divide(a: Array, b: Array) -> Array:
 
 def modulo(a: Array, b: Array) -> Array:
     """``a - divide(a, b) * b``, with the sign of ``a``; ``x % 0`` is 0."""
-    return np.where(b == 0, a.dtype.type(0), a - divide(a, b) * b)
+    rest: Array = a - divide(a, b) * b
+    return np.where(b == 0, a.dtype.type(0), rest)
 
 
 def shift_left(a: Array, count: Array) -> Array:
     """``a << (count mod 32)``."""
-    return np.left_shift(a, np.bitwise_and(count, 31).astype(a.dtype))
+    result: Array = np.left_shift(a, np.bitwise_and(count, 31).astype(a.dtype))
+    return result
 
 
 def shift_right(a: Array, count: Array) -> Array:
     """``a >> (count mod 32)``, arithmetic for signed types."""
-    return np.right_shift(a, np.bitwise_and(count, 31).astype(a.dtype))
+    result: Array = np.right_shift(a, np.bitwise_and(count, 31).astype(a.dtype))
+    return result
 
 
 # ---------------------------------------------------------------------------- min, max, argmax
@@ -192,27 +195,28 @@ def _extreme(pick: np.ufunc, signs: np.ufunc, a: Array, b: Array) -> Array:
 
 
 def reduce_max(x: Array, axis: int) -> Array:
-    """Maximum along ``axis``: NaN wins, +0 above -0; the least value where there is no element."""
-    if x.dtype.kind != "f":
-        return np.maximum.reduce(x, axis=axis, initial=np.iinfo(x.dtype).min)
-    return _unordered(np.maximum.reduce(_ordered(x, 1), axis=axis, initial=_MINUS_INF), 1)
+    """Maximum along ``axis``: NaN wins, +0 above -0."""
+    return _reduce(np.maximum, 1, x, axis)
 
 
 def reduce_min(x: Array, axis: int) -> Array:
-    """Minimum along ``axis``: NaN wins, -0 below +0; the greatest value if there is no element."""
-    if x.dtype.kind != "f":
-        return np.minimum.reduce(x, axis=axis, initial=np.iinfo(x.dtype).max)
-    return _unordered(np.minimum.reduce(_ordered(x, -1), axis=axis, initial=_PLUS_INF), -1)
+    """Minimum along ``axis``: NaN wins, -0 below +0."""
+    return _reduce(np.minimum, -1, x, axis)
 
 
 def reduce_argmax(x: Array, axis: int) -> Array:
     """i32 index of the maximum along ``axis``, the lowest one; NaN wins, +0 is above -0."""
     keys = _ordered(x, 1) if x.dtype.kind == "f" else x
-    return np.argmax(keys, axis=axis).astype(np.int32)
+    return np.asarray(np.argmax(keys, axis=axis)).astype(np.int32)
 
 
-_PLUS_INF = np.int32(0x7F800000)
-_MINUS_INF = np.int32(-0x7F800001)
+def _reduce(pick: np.ufunc, nan_sign: int, x: Array, axis: int) -> Array:
+    result: Array
+    if x.dtype.kind == "f":
+        result = _unordered(pick.reduce(_ordered(x, nan_sign), axis=axis), nan_sign)
+    else:
+        result = pick.reduce(x, axis=axis)
+    return result
 
 
 def _ordered(x: Array, nan_sign: int) -> Array:
@@ -224,9 +228,9 @@ def _ordered(x: Array, nan_sign: int) -> Array:
 
 
 def _unordered(keys: Array, nan_sign: int) -> Array:
-    keys = np.asarray(keys)
     keys = np.where(keys == nan_sign * 0x7FFFFFFF, np.int32(0x7FC00000), keys)
-    return (keys ^ ((keys >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
+    floats: Array = (keys ^ ((keys >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
+    return floats
 
 
 # ---------------------------------------------------------------------------------- reductions
@@ -256,7 +260,8 @@ def finish(state: Array) -> Array:
     with np.errstate(all="ignore"):
         for half in (16, 8, 4, 2, 1):
             state = state[..., :half] + state[..., half:]
-    return state[..., 0]
+    result: Array = state[..., 0]
+    return result
 
 
 def reduce_sum(x: Array, axis: int) -> Array:
@@ -265,8 +270,10 @@ def reduce_sum(x: Array, axis: int) -> Array:
     More than 4096 elements are summed in chunks of 4096; the first chunk's sum is copied and the
     others are added to it, ascending.
     """
+    total: Array
     if x.dtype.kind != "f":
-        return np.add.reduce(x, axis=axis, dtype=x.dtype)
+        total = np.add.reduce(x, axis=axis, dtype=x.dtype)
+        return total
     rows = np.moveaxis(x, axis, -1)
     zero = np.zeros((*rows.shape[:-1], PARTIALS), np.float32)
     total = finish(accumulate(zero, rows[..., :CHUNK], -1))
@@ -314,7 +321,8 @@ def _dot_i8(a: Array, b: Array) -> Array:
     # [shared, left, M, K] @ [shared, K, right, N]
     tall = a.transpose(*shared, *right, *left, lead, lead + 1).reshape(*batch, -1, depth)
     wide = b.transpose(*shared, *left, lead, *right, lead + 1).reshape(*batch, depth, -1)
-    product = np.matmul(tall.astype(np.float32), wide.astype(np.float32)).astype(np.int32)
+    product: Array = np.matmul(tall.astype(np.float32), wide.astype(np.float32)).astype(np.int32)
     outer = [a.shape[i] for i in left] + [rows] + [b.shape[i] for i in right] + [columns]
     order = [*shared, *left, lead, *right, lead + 1]
-    return product.reshape(*batch, *outer).transpose(np.argsort(order))
+    result: Array = product.reshape(*batch, *outer).transpose(np.argsort(order))
+    return result

@@ -7,7 +7,7 @@ numbers out in device memory is its own business.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ class Q8:
 
     @property
     def rows(self) -> int:
-        return self.q.shape[0]
+        return len(self.q)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -78,7 +78,7 @@ class Q8:
 @dataclass(frozen=True, eq=False)
 class A8:
     """Activations of ``rows`` x ``cols``: ``q`` int8 [rows, K], ``scale`` float32 [rows, K/32] and
-    ``sums`` int32 [rows, K/32], the sum of each block's values (computed if it is left out).
+    ``sums`` int32 [rows, K/32], the sum of each block's values, derived from ``q``.
 
     Raises TypeError or ValueError if dtypes or shapes do not fit.
     """
@@ -86,19 +86,16 @@ class A8:
     q: Int8s
     scale: NDArray[np.float32]
     cols: int = -1
-    sums: NDArray[np.int32] = None  # type: ignore[assignment]
+    sums: NDArray[np.int32] = field(init=False)
 
     def __post_init__(self) -> None:
         _check_matrix("A8", self.q, self.scale, np.dtype(np.float32))
         object.__setattr__(self, "cols", _checked_cols("A8", self.q, self.cols))
-        if self.sums is None:
-            object.__setattr__(self, "sums", block_sums(self.q))
-        if self.sums.shape != self.scale.shape or self.sums.dtype != np.int32:
-            raise ValueError(f"A8: sums must be int32 {self.scale.shape}")
+        object.__setattr__(self, "sums", block_sums(self.q))
 
     @property
     def rows(self) -> int:
-        return self.q.shape[0]
+        return len(self.q)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -146,7 +143,9 @@ def padded_cols(cols: int) -> int:
 
 def block_sums(q: Int8s) -> NDArray[np.int32]:
     """int32 [rows, K/32]: the sum of each block of 32."""
-    return np.add.reduce(q.reshape(len(q), q.shape[1] // BLOCK, BLOCK), axis=-1, dtype=np.int32)
+    blocks = q.reshape(len(q), q.shape[1] // BLOCK, BLOCK)
+    sums: NDArray[np.int32] = np.add.reduce(blocks, axis=-1, dtype=np.int32)
+    return sums
 
 
 def _blocks(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -187,7 +186,7 @@ def _check_matrix(kind: str, q: Int8s, scale: Floats, scale_dtype: np.dtype[Any]
 
 def _checked_cols(kind: str, q: Int8s, cols: int) -> int:
     if cols == -1:
-        return q.shape[1]
+        return int(q.shape[1])
     if padded_cols(cols) != q.shape[1]:
         raise ValueError(f"{kind}: {cols} columns do not pad to {q.shape[1]}")
     if q[:, cols:].any():

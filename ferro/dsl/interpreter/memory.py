@@ -97,7 +97,8 @@ class Memory:
         row, column = index
         q = matrix.q.take(row * matrix.q.shape[1] + column).astype(np.float32)
         scale = matrix.scale.take(row * matrix.scale.shape[1] + column // BLOCK)
-        return q * scale.astype(np.float32)
+        value: Array = q * scale.astype(np.float32)
+        return value
 
     def _checked(
         self, op: Op, index: Arrays, extents: tuple[int, ...], lanes: Array | None
