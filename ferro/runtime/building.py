@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 # Compilers print "file:line:col: error: text"; Intel's and PoCL's name the file of a #line.
-_POSITION = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): (?P<text>error.*)$")
+_POSITION = re.compile(
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): (?P<text>error.*)$"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ def build_log(compiled: cl._cl._Program, device: cl.Device) -> str:
 def explain(program: Program, log: str) -> str:
     """A short message from a long log: the errors first, at their places in the kernel's file."""
     names = ", ".join(entry.name for entry in program.entries)
-    errors = [line.strip() for line in log.splitlines() if _POSITION.match(line.strip())]
+    errors = [line.strip() for line in log.splitlines() if _ERROR.match(line.strip())]
     shown = list(dict.fromkeys(errors))[:5] or log.splitlines()[:12]
     return "\n".join([f"the device's compiler refused {names}:", *(f"  {line}" for line in shown)])
 

@@ -68,9 +68,7 @@ class ProgramCache:
             pass
         return from_json(header["program"]), body
 
-    def store(
-        self, kernel: str, parts: Mapping[str, str], program: Program, binary: bytes
-    ) -> str:
+    def store(self, kernel: str, parts: Mapping[str, str], program: Program, binary: bytes) -> str:
         """Keep a program; returns why it had to be built. Never fails a run."""
         reason = self.reason(kernel, parts)
         header = {
@@ -91,7 +89,7 @@ class ProgramCache:
         """What differs from the nearest entry of this kernel that is there."""
         if self._path(kernel, parts).exists():
             return "the entry was damaged or refused by the driver"
-        entries = [entry for entry in self.entries(kernel)]
+        entries = list(self.entries(kernel))
         if not entries:
             return "never built before"
         nearest = min(entries, key=lambda e: (len(differences(e.parts, parts)), -e.built))

@@ -20,7 +20,12 @@ def specialised(
     given = {name: value for name, value in arguments.items() if value is not None}
     if isinstance(kernel, ir.Kernel):
         return kernel, given
-    constants = {n: given.pop(n) for n in list(given) if n in kernel.meaning or n in kernel.schedule}
+    parameters = kernel.parameters
+    constants = {n: given.pop(n) for n in list(given) if is_constant(parameters.get(n))}
     constants |= config.constants
-    absent = tuple(name for name in kernel.optional if name not in given)
+    absent = [n for n, parameter in parameters.items() if parameter.optional and n not in given]
     return kernel.specialise(absent=absent, **constants), given
+
+
+def is_constant(parameter: Any) -> bool:
+    return parameter is not None and parameter.kind in ("const", "schedule")

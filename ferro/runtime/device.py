@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ferro.codegen.program import Config, Target
-from ferro.dsl import ir
+from ferro.dsl.ir import Kernel
 from ferro.dsl.quantised import Q8
 from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.profiler import Profiler
 
-Chooser = Callable[[ir.Kernel, Mapping[str, int]], Config | None]
+Chooser = Callable[[Kernel, Mapping[str, int]], Config | None]
 
 
 class Device(ABC):
@@ -84,7 +84,7 @@ class Device(ABC):
         """A context in which ``run`` records launches to be replayed."""
 
     @abstractmethod
-    def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> ir.Kernel:
+    def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
         """The specialised IR of a launch."""
 
     @abstractmethod

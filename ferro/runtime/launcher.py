@@ -16,21 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.codegen.program import Argument, Config, Entry, Target
 from ferro.codegen import layouts
+from ferro.codegen.program import Argument, Config, Entry, Target
 from ferro.dsl import bounds, extents, ir, launch
 from ferro.dsl.quantised import A8, Q8
 from ferro.runtime.calls import specialised
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.memory import Buffer
 from ferro.runtime.plan import Plan, Step
-from ferro.runtime.queues import Size
 
 if TYPE_CHECKING:
     from ferro.runtime.opencl import OpenCLDevice
 
 STAGED = (np.ndarray, Q8, A8)
-SCALARS = {"i32": np.int32, "u32": np.uint32, "f32": np.float32}
+SCALARS: dict[str, Any] = {"i32": np.int32, "u32": np.uint32, "f32": np.float32}
 REMEMBERED = 512
 
 AnyKernel = Any  # a KernelDefinition or an ir.Kernel
@@ -194,7 +193,7 @@ class Launcher:
             better = chooser(kernel, dict(binding.key))
             if better is not None:
                 return self._bound(kernel, arguments, better)
-        bounds.check(made, binding)
+        bounds.check(made, binding.scalars, binding.grid, binding.extents)
         return chosen, made, given, binding
 
     def _steps(

@@ -64,9 +64,7 @@ def devices(rusticl: bool = False) -> list[DeviceInfo]:
 
     ``rusticl`` offers Mesa's software device too (only before OpenCL is first used).
     """
-    found = [
-        describe(index, device) for index, device in enumerate(opencl_devices(rusticl))
-    ]
+    found = [describe(index, device) for index, device in enumerate(opencl_devices(rusticl))]
     return [*found, interpreter_info(len(found))]
 
 
@@ -74,7 +72,13 @@ def interpreter_info(index: int) -> DeviceInfo:
     import numpy
 
     return DeviceInfo(
-        index, INTERPRETER, f"numpy {numpy.__version__}", "ferro", "", numpy.__version__, INTERPRETER
+        index,
+        INTERPRETER,
+        f"numpy {numpy.__version__}",
+        "ferro",
+        "",
+        numpy.__version__,
+        INTERPRETER,
     )
 
 

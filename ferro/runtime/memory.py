@@ -189,11 +189,6 @@ class Buffer:
     ``layout`` of a q8 matrix is (rows a block, biased). Parts of a buffer share its memory.
     """
 
-    __slots__ = (
-        "owner", "memory", "shape", "dtype", "nbytes", "purpose", "format", "layout", "offset",
-        "base", "root", "finalizer", "signature", "__weakref__",
-    )  # fmt: skip
-
     def __init__(
         self,
         owner: Memory,
@@ -278,7 +273,9 @@ class Buffer:
         """True if both share memory."""
         if self.root != other.root:
             return False
-        return self.offset < other.offset + other.nbytes and other.offset < self.offset + self.nbytes
+        return (
+            self.offset < other.offset + other.nbytes and other.offset < self.offset + self.nbytes
+        )
 
     def release(self) -> None:
         """Give the memory back now; the buffer must not be used again."""

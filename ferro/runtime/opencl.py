@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, contextmanager
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy.typing as npt
 import pyopencl as cl
 
 from ferro.codegen.program import Config, Program, Target
-from ferro.dsl import ir
+from ferro.dsl.ir import Kernel
 from ferro.dsl.quantised import Q8
 from ferro.runtime import building, calls, probes
 from ferro.runtime.cache import ProgramCache
@@ -100,7 +100,7 @@ class OpenCLDevice(Device):
     def plan(self) -> AbstractContextManager[Plan]:
         return self.launcher.recording()
 
-    def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> ir.Kernel:
+    def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
         return calls.specialised(kernel, arguments, config or Config())[0]
 
     def program(
@@ -132,7 +132,7 @@ class OpenCLDevice(Device):
         building.check_limits(program, facts["largest work-group"], facts["local memory"])
         return building.from_source(self.context, self.raw, program)
 
-    def built(self, kernel: ir.Kernel, target: Target, config: Config) -> building.Built:
+    def built(self, kernel: Kernel, target: Target, config: Config) -> building.Built:
         """The compiled kernel from memory, from the program cache, or newly generated."""
         from ferro.runtime.keys import key_parts
 
@@ -152,7 +152,7 @@ class OpenCLDevice(Device):
         return building.from_binary(self.context, self.raw, *entry)
 
     def _generate(
-        self, kernel: ir.Kernel, target: Target, config: Config, parts: dict[str, str]
+        self, kernel: Kernel, target: Target, config: Config, parts: dict[str, str]
     ) -> building.Built:
         from ferro import codegen
 

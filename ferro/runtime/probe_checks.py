@@ -69,10 +69,8 @@ def halves() -> Check:
 
     def verdict(got: Array) -> str:
         loaded, rest = got[:count].view(np.float32), got[count:].view(np.float16)[:count]
-        wrong = different(loaded, want_load)
-        if wrong.any():
-            return describe("reading halves", wrong, want_load)
-        return describe("rounding to half", different(rest, want_store), want_store)
+        wrong = describe("reading halves", loaded, want_load)
+        return wrong or describe("rounding to half", rest, want_store)
 
     return Check((words(stored), values, values), count + count // 2, count, 1, verdict)
 
@@ -95,7 +93,7 @@ def arithmetic(vector: int = 1) -> Check:
     def verdict(got: Array) -> str:
         parts = got.view(np.float32).reshape(len(wants), count)
         pairs = zip(wants.items(), parts, strict=True)
-        found = [describe(n, different(part, want), want, (a, b, c)) for (n, want), part in pairs]
+        found = [describe(n, part, want, (a, b, c)) for (n, want), part in pairs]
         return "; ".join(filter(None, found))
 
     return Check((a, b, c), len(wants) * count, count // vector, 1, verdict)
@@ -145,17 +143,24 @@ def different(got: Array, want: Array) -> Array:
     return ~(same | (np.isnan(got) & np.isnan(want)))
 
 
-def describe(name: str, wrong: Array, want: Array, inputs: tuple[Array, ...] = ()) -> str:
-    """ "" if nothing is wrong, else a few words that tell flushed subnormals from the rest."""
-    if not wrong.any():
-        return ""
-    if all(any(subnormal(v[i]) for v in (want, *inputs)) for i in np.nonzero(wrong)[0]):
-        return f"{name}: subnormals are flushed"
-    return f"{name}: {int(wrong.sum())} of {wrong.size} differ"
+def describe(name: str, got: Array, want: Array, inputs: tuple[Array, ...] = ()) -> str:
+    """ "" if the bits are equal, else a few words on what kind of values differ."""
+    wrong = different(got, want)
+    small = np.logical_or.reduce([subnormal(v) for v in (want, *inputs)])
+    zeros = (got == 0) & (want == 0)
+    parts = [
+        "subnormals are flushed" if (wrong & small).any() else "",
+        "signs of zeros differ" if (wrong & zeros & ~small).any() else "",
+    ]
+    rest = int((wrong & ~zeros & ~small).sum())
+    parts.append(f"{rest} of {wrong.size} differ" if rest else "")
+    found = ", ".join(filter(None, parts))
+    return f"{name}: {found}" if found else ""
 
 
-def subnormal(value: Any) -> bool:
-    return bool(0 < abs(value) < np.finfo(value.dtype).tiny)
+def subnormal(values: Array) -> Array:
+    size = np.abs(values)
+    return (size > 0) & (size < np.finfo(values.dtype).tiny)
 
 
 CHECKS: dict[str, Callable[[], Check]] = {

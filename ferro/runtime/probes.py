@@ -21,7 +21,13 @@ from ferro.codegen.program import DOT_LOWERINGS, Target
 from ferro.runtime import probe_checks, probe_sources
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.folders import cache_folder, write_atomically
-from ferro.runtime.listing import DeviceInfo, describe, opencl_devices, vector_extensions
+from ferro.runtime.listing import (
+    INTERPRETER,
+    DeviceInfo,
+    describe,
+    opencl_devices,
+    vector_extensions,
+)
 
 MARK = "ferro-probe "
 TIMEOUT = 120.0
@@ -61,6 +67,8 @@ _known: dict[str, Findings] = {}
 
 def findings(info: DeviceInfo) -> Findings:
     """What the probes found, from memory, from disk, or by probing now (seconds)."""
+    if info.kind == INTERPRETER:
+        return Findings(dict.fromkeys(("emulated", *EXACTNESS), ""))
     found = _known.get(info.identity) or _load(info)
     if found is None:
         found = probe(info)

@@ -25,16 +25,17 @@ class Timing:
 @dataclass
 class Profiler:
     """Collects events while it is attached to a queue; ``timings`` may be read once they are
-    complete."""
+    complete. ``measured`` takes times that come from no event."""
 
     events: list[tuple[str, Any]] = field(default_factory=list)
+    measured: list[Timing] = field(default_factory=list)
 
     def add(self, name: str, event: Any) -> None:
         self.events.append((name, event))
 
     def timings(self) -> list[Timing]:
         """Every command in order. Waits for none: call it after ``finish``."""
-        found = []
+        found = list(self.measured)
         for name, event in self.events:
             profile = event.profile
             found.append(

@@ -73,7 +73,9 @@ def notes(has_pyopencl: bool) -> list[str]:
     """Sentences on what is missing, each with what to install."""
     found = []
     if not has_pyopencl:
-        found.append("pyopencl is not installed: only the interpreter can run (pip install pyopencl)")
+        found.append(
+            "pyopencl is not installed: only the interpreter can run (pip install pyopencl)"
+        )
     if has_pyopencl and pocl_installed() and not linker():
         found.append(
             "PoCL is not offered: it links kernels with `ld`, which is not on PATH "
