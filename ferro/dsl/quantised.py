@@ -68,7 +68,7 @@ class Q8:
         if np.isinf(scale).any():
             raise ValueError("Q8.quantize: a block's largest value / 127 does not fit in float16")
         q = _round_away(blocks * _finite(inverse)[..., None])
-        return cls(q.reshape(len(q), -1), scale, np.shape(x)[1])
+        return cls(_rows(q), scale, np.shape(x)[1])
 
     def dequantize(self) -> NDArray[np.float32]:
         """float32 [rows, cols]: float(q) * float(scale), rounded once."""
@@ -129,7 +129,7 @@ class A8:
             factor = np.float32(127) / safe
             rounded = np.where(good[..., None], np.rint(blocks * factor[..., None]), 0)
         q = rounded.astype(np.int8)
-        return cls(q.reshape(len(q), -1), scale, np.shape(x)[1])
+        return cls(_rows(q), scale, np.shape(x)[1])
 
     def dequantize(self) -> NDArray[np.float32]:
         """float32 [rows, cols]: float(q) * scale, rounded once."""
@@ -154,7 +154,11 @@ def _blocks(x: NDArray[np.float32]) -> NDArray[np.float32]:
     rows, cols = x.shape
     padded = np.zeros((rows, padded_cols(cols)), np.float32)
     padded[:, :cols] = x
-    return padded.reshape(rows, -1, BLOCK) if padded.size else padded.reshape(rows, 0, BLOCK)
+    return padded.reshape(rows, padded.shape[1] // BLOCK, BLOCK)
+
+
+def _rows(blocks: NDArray[Any]) -> NDArray[Any]:
+    return blocks.reshape(blocks.shape[0], blocks.shape[1] * BLOCK)
 
 
 def _finite(inverse: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -170,7 +174,7 @@ def _round_away(x: NDArray[np.float32]) -> Int8s:
 
 def _dequantize(q: Int8s, scale: Floats, cols: int) -> NDArray[np.float32]:
     blocks = q.reshape(len(q), q.shape[1] // BLOCK, BLOCK).astype(np.float32)
-    return (blocks * scale.astype(np.float32)[..., None]).reshape(len(q), -1)[:, :cols]
+    return _rows(blocks * scale.astype(np.float32)[..., None])[:, :cols]
 
 
 def _check_matrix(kind: str, q: Int8s, scale: Floats, scale_dtype: np.dtype[Any]) -> None:
