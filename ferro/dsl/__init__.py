@@ -1,0 +1,22 @@
+"""The kernel language: ``from ferro.dsl import kernel, tl``."""
+
+from ferro.dsl import language as tl
+from ferro.dsl.diagnostics import CompileError, Diagnostic
+from ferro.dsl.kernel import KernelDefinition, kernel
+from ferro.dsl.types import f16, f32, i8, i16, i32, u8, u16, u32
+
+__all__ = [
+    "CompileError",
+    "Diagnostic",
+    "KernelDefinition",
+    "f16",
+    "f32",
+    "i8",
+    "i16",
+    "i32",
+    "kernel",
+    "tl",
+    "u8",
+    "u16",
+    "u32",
+]

@@ -1,0 +1,153 @@
+"""The ``@kernel`` decorator and the definition it makes out of a Python function."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NoReturn
+
+from ferro.dsl import ast, diagnostics, ir, language
+from ferro.dsl.parameters import Parameter, read_parameters
+from ferro.dsl.parser import parse
+from ferro.dsl.types import DTYPES
+
+
+@dataclass(eq=False)
+class KernelDefinition:
+    """A kernel as its author wrote it.
+
+    ``source`` is the text of the function with its decorators, from line ``line`` of ``file``.
+    ``names`` is what the function's global names mean. Nothing is parsed before it is needed.
+    """
+
+    name: str
+    file: str
+    line: int
+    source: str
+    names: Mapping[str, Any]
+    function: Callable[..., Any] | None = None
+    _kernels: dict[Any, ir.Kernel] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def from_source(
+        text: str, file: str = "<kernel>", names: Mapping[str, Any] | None = None
+    ) -> KernelDefinition:
+        """A definition from the text of one function. Raises CompileError if it cannot be parsed.
+
+        ``names`` gives other kernels that the text may call; ``tl`` and the dtypes are known.
+        """
+        diagnostics.remember(file, text)
+        tree = parse(text, file)
+        known = {"tl": language, **DTYPES, **(names or {})}
+        return KernelDefinition(tree.name, file, 1, text, known)
+
+    @cached_property
+    def tree(self) -> ast.Function:
+        """The syntax tree. Raises CompileError for anything outside of the language."""
+        return parse(self.source, self.file, self.line)
+
+    @cached_property
+    def parameters(self) -> dict[str, Parameter]:
+        """The declared parameters in order. Raises CompileError for a bad declaration."""
+        return read_parameters(self.tree, self.lookup)
+
+    @property
+    def meaning(self) -> dict[str, Parameter]:
+        """The constexprs that select what the kernel computes."""
+        return {n: p for n, p in self.parameters.items() if p.kind == "const"}
+
+    @property
+    def schedule(self) -> dict[str, Parameter]:
+        """The constexprs that the tuner may set: they change speed and nothing else."""
+        return {n: p for n, p in self.parameters.items() if p.kind == "schedule"}
+
+    @property
+    def docstring(self) -> str:
+        return inspect.cleandoc(self.tree.docstring)
+
+    @property
+    def is_function(self) -> bool:
+        """True for a function that is inlined where it is called: some parameter is undeclared."""
+        return any(p.annotation is None for p in self.tree.parameters)
+
+    def specialise(
+        self, *, absent: Sequence[str] = (), **constants: int | float | bool | str
+    ) -> ir.Kernel:
+        """The kernel with its constexprs bound and the buffers ``absent`` left out.
+
+        Constexprs with a default may be omitted. Raises CompileError with everything that is wrong
+        with the kernel or with the constants.
+        """
+        from ferro.dsl.specialise import specialise
+
+        key = (frozenset(absent), tuple((k, type(v), v) for k, v in sorted(constants.items())))
+        if key not in self._kernels:
+            self._kernels[key] = specialise(self, constants, frozenset(absent))
+        return self._kernels[key]
+
+    def lookup(self, name: str) -> Any:
+        """What a global name means in the kernel's file. Raises KeyError if nothing."""
+        if name in self.names:
+            return self.names[name]
+        return DTYPES[name] if name in DTYPES else language.PYTHON[name]
+
+    def __call__(self, *args: Any, **keywords: Any) -> NoReturn:
+        raise TypeError(
+            f"kernel `{self.name}` is compiled, not called: other kernels may call it, Python code "
+            "launches it"
+        )
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name} at {self.file}:{self.line}>"
+
+
+class _Names(Mapping[str, Any]):
+    """Globals and closure of a function, read when they are needed: kernels may come later."""
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self._function = function
+
+    def _cells(self) -> dict[str, Any]:
+        names = self._function.__code__.co_freevars
+        cells = self._function.__closure__ or ()
+        return {n: c.cell_contents for n, c in zip(names, cells, strict=True) if _filled(c)}
+
+    def __getitem__(self, name: str) -> Any:
+        cells = self._cells()
+        return cells[name] if name in cells else self._function.__globals__[name]
+
+    def __iter__(self) -> Any:
+        yield from {**self._function.__globals__, **self._cells()}
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def kernel(function: Callable[..., Any]) -> KernelDefinition:
+    """Turn a Python function into a kernel. The function itself never runs.
+
+    Raises TypeError if the source of the function cannot be found, as in an interactive session.
+    """
+    if not isinstance(function, types.FunctionType):
+        raise TypeError(f"@kernel goes on a function, not on {type(function).__name__}")
+    try:
+        lines, line = inspect.getsourcelines(function)
+    except (OSError, TypeError, IndentationError) as error:
+        raise TypeError(
+            f"the source of kernel `{function.__name__}` cannot be read ({error}): kernels are "
+            "compiled from their text, so put it into a file or use KernelDefinition.from_source"
+        ) from None
+    file = inspect.getsourcefile(function) or function.__code__.co_filename
+    names = _Names(function)
+    return KernelDefinition(function.__name__, file, line, "".join(lines), names, function)
