@@ -26,7 +26,8 @@ def open_stack(name: str) -> Callable[..., None]:
     """The launcher of a stack; raises what ``open_device`` raises where it is missing."""
     device, kind = name.split("-")
     opened = open_device(device)
-    return partial(opened.run, target=opened.target_of(kind))
+    target = next(target for target in opened.targets() if target.kind == kind)
+    return partial(opened.run, target=target)
 
 
 def _runner(name: str) -> Callable[..., Any]:

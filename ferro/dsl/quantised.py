@@ -8,7 +8,7 @@ numbers out in device memory is its own business.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ class Q8:
     q: Int8s
     scale: NDArray[np.float16]
     cols: int = -1
+    format: ClassVar[str] = "q8"
 
     def __post_init__(self) -> None:
         _check_matrix("Q8", self.q, self.scale, np.dtype(np.float16))

@@ -26,7 +26,7 @@ def top_1(x: tl.ptr[f32, M, N], index: tl.out[i32, M], value: tl.out[f32, M]):
 
 
 @kernel
-def checksum(x: tl.ptr[i32, M, N], y: tl.out[tl.u32, M], BLOCK: tl.schedule[32, 128] = 64):
+def checksum(x: tl.ptr[i32, M, N], y: tl.out[tl.u32, M], BLOCK: tl.schedule[32, 64, 128] = 64):
     """A hash of each row that depends on the order of its elements."""
     row = tl.program_id(0, M)
     total = tl.full([], 0, tl.u32)
