@@ -1,0 +1,16 @@
+"""Tile IR to OpenCL C: two targets, one lowering."""
+
+from ferro.codegen.generate import CODEGEN_VERSION, generate
+from ferro.codegen.program import Argument, Config, Entry, Program, Target
+from ferro.codegen.templates import template_hash
+
+__all__ = [
+    "CODEGEN_VERSION",
+    "Argument",
+    "Config",
+    "Entry",
+    "Program",
+    "Target",
+    "generate",
+    "template_hash",
+]

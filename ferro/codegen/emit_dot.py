@@ -1,0 +1,226 @@
+"""Products: int8 dots through the target's lowering, f32 dots as one fma per k.
+
+The operand whose rows are on the lanes is read as vectors of words, the other one word at a time
+for all lanes. The vnni lowerings multiply unsigned by signed bytes: the operand on the lanes is
+biased by 128 and the sum starts at -128 * (sum of the other operand's values).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ferro.codegen.dialect import Ex
+from ferro.codegen.emit import EMITS, Emitter, row_major
+from ferro.codegen.emit_memory import address
+from ferro.codegen.emit_q8 import pull_word
+from ferro.codegen.layouts import is_biased
+from ferro.codegen.poly import ZERO, Poly
+from ferro.dsl.ir import Op, Value
+from ferro.dsl.types import i32
+
+# A product's loop over k is unrolled up to so many steps.
+UNROLLED_WORDS = 8
+UNROLLED_K = 8
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An int8 tile seen as rows of words; ``k`` is the tile's axis along which it is packed."""
+
+    tile: Value
+    k: int
+    wide: bool
+
+
+def resolve(e: Emitter, value: Value, k: int) -> tuple[Value, int]:
+    """The tile behind transposes, and its packed axis."""
+    op = e.plan.defs.get(value)
+    while op is not None and op.name == "transpose" and value not in e.arrays:
+        value, k = op.args[0], op.attrs["perm"][k]
+        op = e.plan.defs.get(value)
+    return value, k
+
+
+def word(e: Emitter, operand: Operand, row: Poly, j: Poly) -> tuple[Ex, bool]:
+    """Word ``j`` of register ``row`` of the operand, and whether its bytes are biased."""
+    tile, k = operand.tile, operand.k
+    op = e.plan.defs.get(tile)
+    if op is not None and tile not in e.arrays and k == 1:
+        if op.name == "load_block":
+            return pull_word(e, op, row, j, operand.wide)
+        if op.name == "load" and not op.attrs["masked"]:
+            found = _load_word(e, op, operand, row, j)
+            if found is not None:
+                return found, False
+    return _memory_word(e, operand, row, j), False
+
+
+def _load_word(e: Emitter, op: Op, operand: Operand, row: Poly, j: Poly) -> Ex | None:
+    """A word straight from a buffer, where k is contiguous."""
+    forms = [e.affine.of(a) for a in op.args[: op.attrs["rank"]]]
+    if any(f is None for f in forms) or op.attrs["buffer"] in e.shared_buffers:
+        return None
+    *outer, last = forms
+    if last is None or last.strides[1].constant != 1:
+        return None
+    if any(f is None or not f.strides[1].is_zero() for f in outer):
+        return None
+    name, _ = e.pointers[op.attrs["buffer"]]
+    at = address(e, op, (row, j * 4), 0 if operand.wide else None)
+    code = e.template(
+        "load_word",
+        p=name,
+        at=at.offset,
+        quarter=at.offset.divide(4) if at.offset.divisible(4) else None,
+        wide=operand.wide,
+        step=at.step.c,
+    )
+    return Ex(code, i32, operand.wide)
+
+
+def _memory_word(e: Emitter, operand: Operand, row: Poly, j: Poly) -> Ex:
+    memory = e.memory(operand.tile)
+    strides = row_major(operand.tile.shape)
+    rows = strides[1 - operand.k]
+    at = row * (e.lanes if operand.wide else 1) * rows + j * 4 * strides[operand.k]
+    code = e.template(
+        "tile_word",
+        name=memory.name,
+        at=at,
+        step=rows.c,
+        k=strides[operand.k].c,
+        wide=operand.wide,
+        n=e.dialect.suffix(operand.wide),
+    )
+    return Ex(code, i32, operand.wide)
+
+
+def emit_dot_i8(e: Emitter, op: Op) -> None:
+    a, b = op.args
+    lane = e.dimensions.lane_axis(op.result)
+    (tile_a, k_a), (tile_b, k_b) = resolve(e, a, 1), resolve(e, b, 0)
+    rows, columns = Operand(tile_a, k_a, lane == 0), Operand(tile_b, k_b, lane == 1)
+    on_lanes, other = (rows, columns) if lane == 0 else (columns, rows)
+    for operand in (rows, columns):
+        if _needs_memory(e, operand):
+            e.memory(operand.tile)
+    array = e.declare(op.result, lane)
+    words = a.shape[1] // 4
+    unsigned = is_biased(e.dialect.target.dot) and lane is not None
+    _start(e, array.name, op, other, on_lanes, array, unsigned, words)
+    # the operand on the lanes is the outer loop: its word is loaded once for all of the other
+    outer, inner = (0, 1) if lane == 0 else (1, 0)
+
+    def at_word(j: Poly) -> None:
+        def at_outer(o: tuple[Poly, ...]) -> None:
+            w, biased = word(e, on_lanes, o[0], j)
+            w = _with_bias(e, w, biased, unsigned)
+
+            def at_inner(i: tuple[Poly, ...]) -> None:
+                x, x_biased = word(e, other, i[0], j)
+                x = _with_bias(e, x, x_biased, False)
+                index = (o[0], i[0]) if lane == 0 else (i[0], o[0])
+                target = e.element(array, index)
+                code = e.template(
+                    f"dot/{dot_of(e, lane)}",
+                    acc=target,
+                    w=w.code,
+                    x=e.dialect.widen(x) if lane is not None else x.code,
+                    helper=lambda name: e.dialect.helper(
+                        name, lane is not None, abi=e.dialect.target.abi
+                    ),
+                )
+                e.line(f"{target} = {code};")
+
+            e.nest((array.registers[inner],), at_inner, unroll=True)
+
+        e.nest((array.registers[outer],), at_outer, unroll=True)
+
+    _steps(e, words, UNROLLED_WORDS, at_word)
+    e.keep(op.result, array)
+
+
+def dot_of(e: Emitter, lane: int | None) -> str:
+    dot = e.dialect.target.dot
+    return "emulated" if lane is None and dot not in ("dp4a", "emulated") else dot
+
+
+def _needs_memory(e: Emitter, operand: Operand) -> bool:
+    op = e.plan.defs.get(operand.tile)
+    if op is None or operand.tile in e.arrays or operand.k != 1:
+        return True
+    if op.name == "load_block":
+        return False
+    return op.name != "load" or op.attrs["masked"] or _load_word(
+        e, op, operand, ZERO, ZERO
+    ) is None
+
+
+def _steps(e: Emitter, count: int, unrolled: int, body) -> None:  # type: ignore[no-untyped-def]
+    """A loop over k: straight up to ``unrolled`` steps."""
+    e.nest((count,), lambda i: body(i[0]), unroll=count <= unrolled)
+
+
+def _with_bias(e: Emitter, ex: Ex, biased: bool, wanted: bool) -> Ex:
+    if biased == wanted:
+        return ex
+    flip = Ex("(int)0x80808080", i32)
+    code = e.dialect.widen(flip) if ex.wide else flip.code
+    return Ex(f"({ex.code} ^ {code})", i32, ex.wide)
+
+
+def _start(e, name, op, other, on_lanes, array, unsigned, words) -> None:  # type: ignore[no-untyped-def]
+    """Zero, or -128 times the sum of the other operand's row where the lanes are unsigned."""
+    axis = 1 if array.lane == 0 else 0
+    if not unsigned:
+        zero = e.dialect.widen(Ex("0", i32)) if array.lane is not None else "0"
+        e.nest(array.registers, lambda i: e.line(f"{e.element(array, i)} = {zero};"))
+        return
+
+    def row(i: tuple[Poly, ...]) -> None:
+        known = e.sums.get(other.tile)
+        if known is not None:
+            total = e.pull(known, i, None).code
+        else:
+            total = e.names.fresh("row_sum")
+            e.line(f"int {total} = 0;")
+
+            def add(j: Poly) -> None:
+                x, biased = word(e, other, i[0], j)
+                x = _with_bias(e, x, biased, False)
+                helper = e.dialect.helper("sum4", False)
+                e.line(f"{total} += {helper}({x.code});")
+
+            _steps(e, words, UNROLLED_WORDS, add)
+        start = e.dialect.widen(Ex(f"-128 * {total}", i32))
+
+        def column(o: tuple[Poly, ...]) -> None:
+            index = (o[0], i[0]) if array.lane == 0 else (i[0], o[0])
+            e.line(f"{e.element(array, index)} = {start};")
+
+        e.nest((array.registers[array.lane],), column)
+
+    e.nest((array.registers[axis],), row)
+
+
+def emit_dot(e: Emitter, op: Op) -> None:
+    a, b, acc = op.args
+    array = e.in_place(op.result, acc)
+    lane = array.lane
+    def at_k(k: Poly) -> None:
+        def element(i: tuple[Poly, ...]) -> None:
+            m, n = i
+            x = e.pull(a, (m, k), 0 if lane == 0 else None)
+            y = e.pull(b, (k, n), 1 if lane == 1 else None)
+            target = e.element(array, i)
+            codes = [e.dialect.widen(v) if lane is not None else v.code for v in (x, y)]
+            e.line(f"{target} = fma({codes[0]}, {codes[1]}, {target});")
+
+        e.nest(array.registers, element, unroll=True)
+
+    _steps(e, a.shape[1], UNROLLED_K, at_k)
+    e.keep(op.result, array)
+
+
+EMITS.update(dot_i8=emit_dot_i8, dot=emit_dot)
+

@@ -1,0 +1,130 @@
+"""Blocks of q8 weights: scales, words for the int8 dot, single elements.
+
+Layout (layouts.py): words ``[rows/L][K/4][L]``, then f16 scales ``[rows/L][K/32][L]``.
+"""
+
+from __future__ import annotations
+
+from ferro.codegen.dialect import Ex
+from ferro.codegen.emit import PULLS, Emitter, Index
+from ferro.codegen.emit_memory import all_true
+from ferro.codegen.layouts import is_biased
+from ferro.codegen.poly import ZERO, Poly
+from ferro.dsl.ir import Op, Value
+from ferro.dsl.types import f16, f32, i8, i32, u32
+
+
+class Place:
+    """Where a unit of a block lies for one register of rows: ``at`` for lane 0 when the lanes are
+    neighbours in memory, else one offset per lane (``varying``) or a single one (``uniform``)."""
+
+    def __init__(self, e: Emitter, op: Op, row: Poly, lane: bool, unit: Poly, units: int) -> None:
+        rows, block = op.args[0], op.args[1]
+        _, _, blocks = e.q8[op.attrs["buffer"]]
+        self.varying: Ex | None = None
+        self.contiguous = False
+        kb = Poly.of(e.scalar(block).code) if e.affine.of(block) is None else _base(e, block)
+        per_group = Poly.of(blocks) * units
+        affine = e.affine.of(rows)
+        first = None if affine is None else e.offset(affine, (row,), 0 if lane else None)
+        step_one = affine is not None and affine.strides[0].constant == 1
+        inner = kb * units + unit
+        if lane and first is not None and step_one and first.divisible(e.lanes):
+            self.contiguous = True
+            group = first.divide(e.lanes)
+            self.at = (group * per_group + inner) * e.lanes
+            return
+        ex = e.pull(rows, (row,), 0 if lane else None)
+        shift, rest = (e.lanes - 1).bit_length(), e.lanes - 1
+        code = f"(({ex.code} >> {shift}) * {per_group.c}"
+        at = e.dialect.widen(Ex(inner.c, i32)) if ex.wide else inner.c
+        code += f" + {at}) * {e.lanes} + ({ex.code} & {rest})"
+        self.varying = Ex(f"({code})", i32, ex.wide)
+        self.at = ZERO
+
+
+def _base(e: Emitter, value: Value) -> Poly:
+    affine = e.affine.of(value)
+    assert affine is not None
+    return affine.base
+
+
+def _fetch(e: Emitter, op: Op, p: str, place: Place, row: Poly, lane: bool, half: bool) -> Ex:
+    """One unit (a u32 word or the bits of a half) for each lane, 0 where masked."""
+    dtype = f16 if half else u32
+    mask_value = op.args[2] if op.attrs["masked"] else None
+    if place.varying is not None and not place.varying.wide:
+        code = f"{p}[{place.varying.code}]"
+        if mask_value is not None:
+            code = f"({e.pull(mask_value, (row,), None).code} ? {code} : 0)"
+        return Ex(code, dtype)
+    mask = e.pull(mask_value, (row,), 0) if mask_value is not None else None
+    code = e.template(
+        "load",
+        p=p,
+        at=place.at,
+        step="1",
+        contiguous=place.contiguous,
+        varying=place.varying.code if place.varying else e.iota(place.at, Poly.of(1)),
+        mask=mask.code if mask and mask.wide else None,
+        uniform=mask.code if mask and not mask.wide else None,
+        other=e.dialect.widen(Ex("0", dtype)),
+        all=all_true(e, mask_value, (row,), 0) if mask_value is not None else None,
+        helper=lambda helper: e.dialect.helper(helper, True, dtype=dtype.name),
+    )
+    return Ex(f"({code})", dtype, True)
+
+
+def pull_scale(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:
+    """The f32 scale of the block of a row."""
+    _, halves, _ = e.q8[op.attrs["buffer"]]
+    place = Place(e, op, index[0], lane is not None, ZERO, 1)
+    plain = place.contiguous and not op.attrs["masked"]
+    if plain and "vload_half" in e.dialect.target.features:
+        return Ex(f"({e.template('load_half', p=halves, at=place.at)})", f32, True)
+    bits = _fetch(e, op, halves, place, index[0], lane is not None, True)
+    return Ex(f"{e.dialect.helper('f16_to_f32', bits.wide)}({bits.code})", f32, bits.wide)
+
+
+def pull_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> tuple[Ex, bool]:
+    """Four neighbouring int8 of a row's block as an int, and whether they are biased by 128."""
+    words, _, _ = e.q8[op.attrs["buffer"]]
+    place = Place(e, op, row, lane, word, 8)
+    ex = _fetch(e, op, words, place, row, lane, False)
+    biased = is_biased(e.dialect.target.dot)
+    if biased and op.attrs["masked"]:  # masked words are 0, which is -128 when biased
+        flip = e.dialect.widen(Ex("0x80808080u", u32)) if ex.wide else "0x80808080u"
+        mask = e.pull(op.args[2], (row,), 0 if lane else None)
+        from ferro.codegen.emit_reduce import select
+
+        ex = select(e, mask, ex, Ex(flip, u32, ex.wide))
+    return Ex(f"as_{e.dialect.ctype(i32, ex.wide)}({ex.code})", i32, ex.wide), biased
+
+
+def pull_element(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:
+    """One int8 of a block for each lane; lanes may be rows or positions in the block."""
+    row, k = index
+    if lane == 1:
+        parts = [
+            pull_element(e, op, (row, k * e.lanes + i), None).code for i in range(e.lanes)
+        ]
+        return Ex(e.template("build", T=e.dialect.ctype(i8, True), parts=parts), i8, True)
+    if k.constant is None:
+        word, byte = Poly.of(f"(({k}) / 4)"), f"(({k}) % 4)"
+    else:
+        word, byte = Poly.of(k.constant // 4), str(k.constant % 4)
+    ex, biased = pull_word(e, op, row, word, lane == 0)
+    code = e.template(
+        "byte", word=ex.code, byte=byte, biased=biased, n=e.dialect.suffix(ex.wide)
+    )
+    return Ex(code, i8, ex.wide)
+
+
+def pull_load_block(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) -> Ex:
+    if value is op.results[1]:
+        return pull_scale(e, op, index, lane)
+    return pull_element(e, op, index, lane)
+
+
+PULLS["load_block"] = pull_load_block
+

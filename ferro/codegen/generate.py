@@ -1,0 +1,213 @@
+"""From a specialised kernel, a target and a config to OpenCL C."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ferro.codegen import emit_control, emit_dot, emit_memory, emit_q8, emit_reduce
+from ferro.codegen.axes import Dimensions
+from ferro.codegen.dialect import Dialect
+from ferro.codegen.emit import EMITS, PULLS, Emitter, Index
+from ferro.codegen.dialect import Ex
+from ferro.codegen.expand import blocks_of, derived_pointers, expand, padded, unmarked
+from ferro.codegen.functions import Functions
+from ferro.codegen.inline import Plan
+from ferro.codegen.layouts import A8_ROWS, Q8_ROWS, is_biased
+from ferro.codegen.poly import Poly
+from ferro.codegen.program import Argument, Config, Entry, Program, Target
+from ferro.codegen.templates import render
+from ferro.dsl.ir import Extent, Kernel, Op, Pointer, Quantised, Value, walk
+
+CODEGEN_VERSION = 1
+_EMITTERS = (emit_control, emit_dot, emit_memory, emit_q8, emit_reduce)
+
+
+def generate(kernel: Kernel, target: Target, config: Config) -> Program:
+    """OpenCL C for ``kernel`` on ``target`` with the schedule ``config``.
+
+    ``kernel`` is specialised with ``config.constants`` already; raises ValueError if the lanes or
+    the dot lowering are not possible on the target.
+    """
+    target = _resolve(target, config)
+    text, entry = _entry(kernel, target)
+    options = ("-cl-std=CL3.0",) if target.dot == "dp4a" else ("-cl-std=CL1.2",)
+    source = render(
+        target.kind,
+        "program",
+        kernel=kernel,
+        target=target,
+        config=config,
+        entry=entry,
+        body=text,
+    )
+    return Program(source, options, (entry,), target, config)
+
+
+def _resolve(target: Target, config: Config) -> Target:
+    lanes = config.lanes or target.lanes
+    dot = config.dot or target.dot
+    if lanes not in (2, 4, 8, 16, 32) or (lanes == 32 and target.kind == "simd"):
+        raise ValueError(f"lanes={lanes}: expected 2, 4, 8, 16 or (simt) 32")
+    needs = {"vnni512": 16, "vnni256": 8, "avx2": 8}.get(dot)
+    if needs is not None and (target.kind != "simd" or lanes != needs):
+        dot = "emulated"
+    return replace(target, lanes=lanes, dot=dot)
+
+
+class _Prologue:
+    """The kernel's parameters and the C variables that every access needs."""
+
+    def __init__(self, kernel: Kernel, e: Emitter) -> None:
+        self.kernel = kernel
+        self.e = e
+        self.parameters: list[str] = []
+        self.arguments: list[Argument] = []
+        self.polys: dict[Extent, Poly] = {}
+
+    def write(self) -> None:
+        e = self.e
+        for scalar in self.kernel.scalars:
+            name = e.names.fresh(scalar.name)
+            dtype = scalar.value.dtype
+            e.name_scalar(scalar.value, name)
+            self.parameters.append(f"const {e.dialect.ctype(dtype)} {name}")
+            self.arguments.append(Argument("scalar", scalar.name, dtype.name))
+        used = {op.attrs.get("buffer", "").split(".")[0] for op in walk(self.kernel.body)}
+        for buffer in self.kernel.buffers:
+            self.arguments.append(Argument("buffer", buffer.name))
+            if isinstance(buffer, Pointer):
+                self.pointer(buffer)
+            else:
+                self.quantised(buffer, buffer.name in used)
+
+    def parameter(self, ctype: str, name: str, access: str) -> str:
+        const = "const " if access == "in" else ""
+        c = self.e.names.fresh(name)
+        self.parameters.append(f"__global {const}{ctype}* restrict {c}")
+        return c
+
+    def pointer(self, buffer: Pointer) -> None:
+        c = self.parameter(self.e.dialect.ctype(buffer.dtype), buffer.name, buffer.access)
+        self.e.pointers[buffer.name] = (c, buffer)
+        self.e.extents[buffer.name] = tuple(self.poly(x) for x in buffer.extents)
+
+    def quantised(self, buffer: Quantised, used: bool) -> None:
+        a8 = buffer.format == "a8"
+        biased = is_biased(self.e.dialect.target.dot)
+        c = self.parameter("char" if a8 else "uint", buffer.name, buffer.access)
+        if not used:
+            return
+        blocks = self.poly(blocks_of(buffer.cols), f"{c}_blocks")
+        rows = self.poly(padded(buffer.rows, A8_ROWS if a8 else Q8_ROWS), f"{c}_rows")
+        const = "const " if buffer.access == "in" else ""
+        starts: tuple[tuple[str, str, str], ...]
+        if a8:
+            area = rows * blocks
+            starts = (
+                ("q", "char", c),
+                ("s", "float", f"{c} + {area * 32}"),
+                ("b", "int", f"{c} + {area * 36}"),
+            )
+        else:
+            byte = "uchar" if biased else "char"
+            starts = (("q", byte, c), ("h", "ushort", f"{c} + {rows * blocks * 8}"))
+        for (part, ctype, at), pointer in zip(
+            starts, derived_pointers(buffer, biased), strict=True
+        ):
+            name = self.e.names.fresh(f"{buffer.name}_{part}")
+            cast = f"__global {const}{ctype}*"
+            self.e.line(f"{cast} {name} = ({cast})({at});")
+            self.e.pointers[pointer.name] = (name, pointer)
+            self.e.extents[pointer.name] = tuple(self.poly(x) for x in pointer.extents)
+        if not a8:
+            halves = self.e.pointers[f"{buffer.name}.h"][0]
+            self.e.q8[buffer.name] = (c, halves, str(blocks))
+
+    def poly(self, extent: Extent, name: str = "") -> Poly:
+        """An extent as a polynomial; what is no polynomial becomes a C variable."""
+        extent = unmarked(extent)
+        if extent not in self.polys:
+            self.polys[extent] = self._poly(extent, name)
+        return self.polys[extent]
+
+    def _poly(self, extent: Extent, name: str) -> Poly:
+        op, *rest = extent
+        if op == "const":
+            return Poly.of(rest[0])
+        if op == "name":
+            value = next(s.value for s in self.kernel.scalars if s.name == rest[0])
+            return self.e.affine.atoms[value]
+        a, b = (self.poly(x) for x in rest)
+        if op in ("+", "-", "*"):
+            return {"+": a + b, "-": a - b, "*": a * b}[op]
+        wanted = name or f"extent_{len(self.polys)}"
+        if op == "cdiv" and rest[1][0] == "const" and wanted.endswith("_rows"):
+            wanted = wanted.replace("_rows", "_groups")
+        code = {
+            "//": f"{a.c} / {b.c}",
+            "%": f"{a.c} % {b.c}",
+            "cdiv": f"({a.c} + {(b - 1).c}) / {b.c}",
+            "min": f"min({a.c}, {b.c})",
+            "max": f"max({a.c}, {b.c})",
+        }[op]
+        c = self.e.names.fresh(wanted)
+        self.e.line(f"const int {c} = {code};")
+        return Poly.of(c)
+
+
+def _entry(kernel: Kernel, target: Target) -> tuple[str, Entry]:
+    dialect = Dialect(target, target.lanes)
+    expanded, sums = expand(kernel, target.lanes, is_biased(target.dot))
+    dimensions = Dimensions(expanded, target.lanes, ())
+    plan = Plan(expanded)
+    e = Emitter(expanded, dialect, dimensions, plan, sums)
+    functions = Functions(dialect, kernel.functions)
+    e.functions = functions
+    e.shared_buffers = emit_memory.read_and_written(list(walk(expanded.body)))
+    name = e.names.fresh(kernel.name)
+    prologue = _Prologue(expanded, e)
+    prologue.write()
+    if target.kind == "simt":
+        e.names.fresh("lane")
+    e.block(expanded.body)
+    head = render(
+        target.kind,
+        "entry",
+        name=name,
+        parameters=prologue.parameters,
+        lanes=target.lanes,
+        locals=e.locals,
+    )
+    body = "".join("    " + line + "\n" if not line.startswith("#") else line + "\n"
+                   for line in e.writer.root.render())
+    parts = [*dialect.helpers.values(), *functions.texts.values(), head + body + "}\n"]
+    local = (target.lanes, 1, 1) if target.kind == "simt" else (1, 1, 1)
+    grid = [unmarked(g) for g in kernel.grid] + [("const", 1)] * 3
+    entry = Entry(name, tuple(prologue.arguments), (grid[0], grid[1], grid[2]), local)
+    return "\n".join(parts), entry
+
+
+def _pull_call(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) -> Ex:
+    args = [e.pull(a, index, lane) for a in op.args]
+    e.functions.need(op.attrs["function"], any(a.wide for a in args))
+    return e.dialect.apply(op, args, value)
+
+
+def _emit_program_id(e: Emitter, op: Op) -> None:
+    name = e.names.fresh(op.result.name or f"pid{op.attrs['axis']}")
+    e.line(f"const int {name} = get_group_id({op.attrs['axis']});")
+    e.name_scalar(op.result, name)
+
+
+def _emit_scalar(e: Emitter, op: Op) -> None:
+    scalar = next(s for s in e.kernel.scalars if s.name == op.attrs["name"])
+    e.name_scalar(op.result, e.scalars[scalar.value].code)
+
+
+def _emit_nothing(e: Emitter, op: Op) -> None:
+    return None
+
+
+
+EMITS.update(program_id=_emit_program_id, scalar=_emit_scalar, breakpoint=_emit_nothing)
+PULLS["call"] = _pull_call
