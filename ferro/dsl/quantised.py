@@ -88,6 +88,7 @@ class A8:
     scale: NDArray[np.float32]
     cols: int = -1
     sums: NDArray[np.int32] = field(init=False)
+    format: ClassVar[str] = "a8"
 
     def __post_init__(self) -> None:
         _check_matrix("A8", self.q, self.scale, np.dtype(np.float32))
