@@ -128,7 +128,7 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Q8):
         return Q8(value.q.copy(), value.scale.copy(), value.cols)
     if isinstance(value, A8):
-        return A8(value.q.copy(), value.scale.copy(), value.cols, value.sums.copy())
+        return A8(value.q.copy(), value.scale.copy(), value.cols)
     return value.copy() if isinstance(value, np.ndarray) else value
 
 

@@ -122,7 +122,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = exit_code(error)
         if code is None:
             raise
-        print(f"ferro {args.command}: {error}", file=sys.stderr)
+        text = str(error)
+        gap = "" if text.startswith("\n") else " "
+        print(f"ferro {args.command}:{gap}{text}", file=sys.stderr)
     return OK if code is None else code
 
 

@@ -34,6 +34,8 @@ int __attribute__((overloadable)) __spirv_SDotAccSatKHR(int, int, int, int);
 class Gen12Error(Exception):
     """`ocloc` is missing or refused the source; the message is its log."""
 
+    exit_code = 1
+
 
 @dataclass(frozen=True)
 class Loop:

@@ -39,6 +39,8 @@ class Diagnostic:
 class CompileError(Exception):
     """A kernel that is not a program of the language; ``diagnostics`` holds all that was found."""
 
+    exit_code = 2  # of a command: bad input
+
     def __init__(self, diagnostics: Iterable[Diagnostic], text: str | None = None) -> None:
         self.diagnostics = tuple(diagnostics)
         self.text = text if text is not None else _render_all(self.diagnostics)

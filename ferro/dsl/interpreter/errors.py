@@ -8,6 +8,8 @@ from ferro.dsl.diagnostics import Diagnostic
 class ExecutionError(Exception):
     """A kernel did what the language forbids; ``diagnostic`` says where and what."""
 
+    exit_code = 1  # of a command: it failed
+
     def __init__(self, diagnostic: Diagnostic, text: str | None = None) -> None:
         self.diagnostic = diagnostic
         self.text = text if text is not None else diagnostic.render()
