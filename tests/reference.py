@@ -55,9 +55,8 @@ def layernorm(x: Array, w: Array, b: Array, eps: float) -> Array:
 
 def dequantise(q: NDArray[np.int8], scale: NDArray[np.generic]) -> Array:
     """Rows of int8 with a scale for each block of 32."""
-    rows = q.shape[0]
-    blocks = f64(q).reshape(rows, -1, 32) * f64(scale)[:, :, None]
-    return blocks.reshape(rows, -1)
+    blocks = f64(q).reshape(*scale.shape, 32) * f64(scale)[:, :, None]
+    return blocks.reshape(q.shape)
 
 
 def quantise(x: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -65,7 +64,7 @@ def quantise(x: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float
     rows, cols = x.shape
     padded = np.zeros((rows, -(-cols // 32) * 32), np.float32)
     padded[:, :cols] = x
-    blocks = padded.reshape(rows, -1, 32)
+    blocks = padded.reshape(rows, padded.shape[1] // 32, 32)
     amax = np.abs(blocks).max(axis=-1)
     with np.errstate(all="ignore"):
         usable = np.isfinite(amax) & (amax >= np.float32(127 * 2.0**-126))
@@ -73,7 +72,7 @@ def quantise(x: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float
         factor = np.where(usable, np.float32(127) / np.where(usable, amax, 1), 0)
         q = np.where(usable[..., None], np.rint(blocks * factor[..., None].astype(np.float32)), 0)
     scale = np.where(np.isfinite(amax), scale, np.float32("nan")).astype(np.float32)
-    return q.astype(np.int8).reshape(rows, -1), scale
+    return q.astype(np.int8).reshape(padded.shape), scale
 
 
 def rotary(

@@ -27,11 +27,11 @@ def checksum_reference(x: np.ndarray) -> np.ndarray:
 
 
 def permute_arguments(draw: Draw, m: int, n: int) -> Arguments:
-    order = draw.rng.permutation(m).astype(np.int32)
-    order[draw.rng.random(m) < 0.2] = -5
+    places = draw.rng.permutation(m).astype(np.int32)
+    places[draw.rng.random(m) < 0.2] = -5
     return {
         "x": draw.f32(m, n),
-        "order": order,
+        "places": places,
         "gathered": draw.f32(m, n),
         "scattered": draw.f32(m, n),
     }
@@ -39,7 +39,7 @@ def permute_arguments(draw: Draw, m: int, n: int) -> Arguments:
 
 def permute_reference(a: Arguments) -> Arguments:
     gathered, scattered = f64(a["gathered"]), f64(a["scattered"])
-    for m, place in enumerate(a["order"]):
+    for m, place in enumerate(a["places"]):
         if place >= 0:
             gathered[m] = a["x"][place]
             scattered[place] = a["x"][m]

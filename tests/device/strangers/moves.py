@@ -42,16 +42,16 @@ def checksum(x: tl.ptr[i32, M, N], y: tl.out[tl.u32, M], BLOCK: tl.schedule[32, 
 @kernel
 def permute_rows(
     x: tl.ptr[f32, M, N],
-    order: tl.ptr[i32, M],
+    places: tl.ptr[i32, M],
     gathered: tl.out[f32, M, N],
     scattered: tl.out[f32, M, N],
     BM: tl.schedule[1, 2, 4] = 2,
     BN: tl.schedule[16, 64] = 16,
 ):
-    """gathered[m] = x[order[m]] and scattered[order[m]] = x[m]; places outside are left alone."""
+    """gathered[m] = x[places[m]] and scattered[places[m]] = x[m]; places outside are left alone."""
     n = tl.block(0, N, BN)
     m = tl.block(1, M, BM)
-    at = tl.load(order[m], mask=m < M, other=-1)
+    at = tl.load(places[m], mask=m < M, other=-1)
     inside = ((m < M) & (at >= 0) & (at < M))[:, None] & (n < N)[None, :]
     tl.store(
         gathered[m[:, None], n[None, :]], tl.load(x[at[:, None], n[None, :]], mask=inside), mask=inside
