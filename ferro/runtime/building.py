@@ -13,10 +13,9 @@ from ferro.runtime.errors import BuildError, LimitError
 if TYPE_CHECKING:
     import pyopencl as cl
 
-# Compilers print "file:line:col: error: text"; Intel's and PoCL's name the file of a #line.
-_POSITION = re.compile(
-    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): (?P<text>error.*)$"
-)
+# Compilers print "file:line:col: error: text", PoCL "error: file:line:col: text"; the file is the
+# one of the last #line.
+_ERROR = re.compile(r"^(error: )?[^\s:][^:\n]*:\d+:\d+: (?(1)|(fatal )?error)")
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,6 +58,11 @@ def _complaint(name: str, found: list[DeviceInfo], listed: list[DeviceInfo]) -> 
     if not found:
         lines[0] = f"{problem}; there are:"
         lines += [f"  note: {note}" for note in discover().notes]
+    if name == "rusticl" and not found:
+        lines.append(
+            "  note: Mesa's software device is offered if it is the first that a process names, or "
+            "with RUSTICL_ENABLE=llvmpipe"
+        )
     return "\n".join(lines)
 
 

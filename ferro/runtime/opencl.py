@@ -132,6 +132,14 @@ class OpenCLDevice(Device):
         building.check_limits(program, facts["largest work-group"], facts["local memory"])
         return building.from_source(self.context, self.raw, program)
 
+    def build_once(self, program: Program) -> building.Built:
+        """Like ``build``, remembered for this very text."""
+        key = "\0".join([program.source, *program.options])
+        with self._locks.of(key):
+            if key not in self._built:
+                self._built[key] = self.build(program)
+        return self._built[key]
+
     def built(self, kernel: Kernel, target: Target, config: Config) -> building.Built:
         """The compiled kernel from memory, from the program cache, or newly generated."""
         from ferro.runtime.keys import key_parts

@@ -99,6 +99,17 @@ def arithmetic(vector: int = 1) -> Check:
     return Check((a, b, c), len(wants) * count, count // vector, 1, verdict)
 
 
+def llvm_fma() -> Check:
+    count = 1 << 14
+    a, b, c = (floats(count, seed) for seed in (8, 9, 10))
+    want = exact.fma32(a, b, c)
+
+    def verdict(got: Array) -> str:
+        return describe("fma by its LLVM name", got.view(np.float32), want, (a, b, c))
+
+    return Check((a, b, c), count, count // 16, 1, verdict)
+
+
 def conversions() -> Check:
     count = 1 << 14
     a = floats(count, 6, spread=40)
@@ -173,5 +184,6 @@ CHECKS: dict[str, Callable[[], Check]] = {
     "vload_half": halves,
     "arithmetic": arithmetic,
     "vector arithmetic": lambda: arithmetic(8),
+    "llvm_fma": llvm_fma,
     "conversions": conversions,
 }

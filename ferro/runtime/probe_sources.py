@@ -12,7 +12,7 @@ typedef char bytes32 __attribute__((ext_vector_type(32)));
 """
 
 # What the intrinsic is declared to take depends on the LLVM version inside the runtime.
-_VNNI = {
+VNNI = {
     ("vnni512", "intel"): _TYPES
     + """
 int16 __attribute__((overloadable)) dpbusd(int16, bytes64, bytes64)
@@ -140,6 +140,22 @@ __kernel void probe(__global const float *a, __global const float *b, __global c
 }
 """
 
+# PoCL's own vector fma is a call for each element, ten times slower than the instruction.
+_LLVM_FMA = """
+float16 __attribute__((overloadable)) fma16(float16, float16, float16)
+    __asm__("llvm.fma.v16f32");
+float8 __attribute__((overloadable)) fma8(float8, float8, float8) __asm__("llvm.fma.v8f32");
+__kernel void probe(__global const float *a, __global const float *b, __global const float *c,
+                    __global float *out)
+{
+    size_t i = get_global_id(0);
+    float16 x = vload16(i, a), y = vload16(i, b), z = vload16(i, c), r = fma16(x, y, z);
+    float8 low = fma8(x.lo, y.lo, z.lo);
+    r.lo = select(low, r.lo, low == r.lo);
+    vstore16(r, i, out);
+}
+"""
+
 _CONVERT = """
 __kernel void probe(__global const float *a, __global const int *b, __global const int *c,
                     __global int *out)
@@ -155,9 +171,9 @@ __kernel void probe(__global const float *a, __global const int *b, __global con
 
 def source(name: str, abi: str = "") -> str:
     """The program of a probe. Raises KeyError for an unknown one."""
-    if (name, abi) in _VNNI:
+    if (name, abi) in VNNI:
         vector = "int16" if name == "vnni512" else "int8"
-        return _VNNI[name, abi] + _VNNI_KERNEL.format(vector=vector)
+        return VNNI[name, abi] + _VNNI_KERNEL.format(vector=vector)
     return SOURCES[name]
 
 
@@ -169,5 +185,6 @@ SOURCES = {
     "vload_half": _HALF,
     "arithmetic": _HEAD + _FMA,
     "vector arithmetic": _HEAD + _VECTOR_FMA,
+    "llvm_fma": _LLVM_FMA,
     "conversions": _HEAD + _CONVERT,
 }

@@ -38,7 +38,10 @@ ABIS = {"vnni512": ("intel", "pocl"), "vnni256": ("intel", "pocl")}
 
 @dataclass(frozen=True)
 class Findings:
-    """Probe name to "" (works) or why not. ``abi`` is how intrinsics are declared here."""
+    """Probe name to "" (works) or why not.
+
+    ``abi`` is how LLVM intrinsics are declared here, empty where they cannot be.
+    """
 
     results: dict[str, str] = field(default_factory=dict)
     abi: str = ""
@@ -102,6 +105,7 @@ def wanted_probes(info: DeviceInfo) -> list[str]:
     names = ["emulated", "dp4a", "block_read", *EXACTNESS]
     if info.kind == "cpu" and info.alias not in ("rusticl", "clover", "oclgrind"):
         extensions = vector_extensions()
+        names.append("llvm_fma")
         if extensions & {"avx512_vnni"}:
             names += _forms("vnni512", info)
         if extensions & {"avx_vnni", "avx512_vnni"}:
@@ -126,10 +130,10 @@ def probe(info: DeviceInfo) -> Findings:
         waiting = waiting[len(done) :]
         if waiting and (died or not done):
             results[waiting.pop(0)] = died or "the probe gave no result"
-    return _sum_up(results)
+    return _sum_up(results, info.alias)
 
 
-def _sum_up(results: dict[str, str]) -> Findings:
+def _sum_up(results: dict[str, str], alias: str) -> Findings:
     plain = {name: result for name, result in results.items() if "/" not in name}
     abi = ""
     for form, result in results.items():
@@ -137,7 +141,9 @@ def _sum_up(results: dict[str, str]) -> Findings:
         if kind and (name not in plain or plain[name] != ""):
             plain[name] = result
             abi = abi or (kind if result == "" else "")
-    return Findings(plain, abi)
+    if plain.get("llvm_fma") != "":
+        return Findings(plain, "")
+    return Findings(plain, abi or ("pocl" if alias == "pocl" else "intel"))
 
 
 def _child(info: DeviceInfo, names: list[str]) -> tuple[dict[str, str], str]:

@@ -1,0 +1,200 @@
+"""What a device can do at best, measured: reading memory, int8 dots and f32 multiply-adds.
+
+The programs here are rulers to measure kernels against, written per kind of device; they are not
+kernels of Ferro. Measured by events, the best of a few runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ferro.codegen.program import Argument, Config, Entry, Program, Target
+from ferro.runtime import probe_sources
+from ferro.runtime.device import Device
+from ferro.runtime.listing import INTERPRETER
+from ferro.runtime.plan import Step
+
+if TYPE_CHECKING:
+    from ferro.runtime.memory import Buffer
+    from ferro.runtime.opencl import OpenCLDevice
+
+RUNS = 5
+SUMS = 12  # enough to hide an instruction's latency, few enough for the registers
+OPTIONS = ("-cl-std=CL1.2",)
+
+# Each work-item of a CPU reads one contiguous piece; on a GPU neighbours read neighbouring words.
+_READ_CPU = """
+__kernel void read(__global const int16 *x, __global int16 *out, int n)
+{
+    size_t i = get_global_id(0);
+    __global const int16 *p = x + i * n;
+    int16 a = 0, b = 0, c = 0, d = 0;
+    for (int j = 0; j < n; j += 4) { a ^= p[j]; b ^= p[j + 1]; c ^= p[j + 2]; d ^= p[j + 3]; }
+    out[i] = a ^ b ^ c ^ d;
+}
+"""
+
+_READ_GPU = """
+__kernel void read(__global const uint4 *x, __global uint4 *out, int n)
+{
+    size_t i = get_global_id(0), step = get_global_size(0);
+    uint4 a = 0, b = 0;
+    for (int j = 0; j < n; j += 2) { a ^= x[i + j * step]; b ^= x[i + (j + 1) * step]; }
+    out[i] = a ^ b;
+}
+"""
+
+_COMPUTE = """
+{head}
+__kernel void compute(__global const {vector} *x, __global {vector} *out, int n)
+{{
+    size_t i = get_global_id(0);
+    {vector} w = x[0], v = x[1];
+    {vector} {declare};
+    for (int j = 0; j < n; j++) {{ {body} }}
+    out[i] = {total};
+}}
+"""
+
+_DP4A = """
+#pragma OPENCL EXTENSION cl_khr_integer_dot_product : enable
+#define DOT(acc, w, x) ((acc) + dot_4x8packed_ss_int(w, x))
+"""
+
+
+_FMA = """
+float{n} __attribute__((overloadable)) FMA(float{n}, float{n}, float{n})
+    __asm__("llvm.fma.v{n}f32");
+"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes read, int8 operations and f32 operations a second (a multiply-add counts as two).
+
+    ``dot`` is None where the device has no int8 dot instruction that was found to work.
+    """
+
+    read: float
+    dot: float | None
+    f32: float
+
+
+def measure(device: Device, megabytes: int = 512) -> Limits:
+    """Measure a device; takes about a second."""
+    if device.info.kind == INTERPRETER:
+        return _host_limits(megabytes)
+    opened: OpenCLDevice = device  # type: ignore[assignment]
+    return Limits(
+        read_rate(opened, megabytes << 20), dot_rate(opened, device.target), f32_rate(opened)
+    )
+
+
+def read_rate(device: OpenCLDevice, size: int, buffers: list[Buffer] | None = None) -> float:
+    """Bytes a second of a kernel that only reads, cycling through ``buffers`` (default: one new
+    buffer of ``size`` bytes)."""
+    cpu = device.target.kind == "simd"
+    group, item = (1, 64) if cpu else (64, 16)
+    items = device.info.capabilities["compute units"] * (16 if cpu else 64 * 16)
+    count = max(4, size // (items * item) // 4 * 4)
+    program = _program(_READ_CPU if cpu else _READ_GPU, "read", device.target, items, group)
+    held = buffers or [device.array(np.zeros(items * item * count, np.uint8), "scratch")]
+    out = device.empty((items * item,), np.uint8, "scratch")
+    best = min(_seconds(device, program, x, out, count) for _ in range(RUNS) for x in held)
+    return items * item * count / best
+
+
+def dot_rate(device: OpenCLDevice, target: Target) -> float | None:
+    """int8 operations a second of independent dot instructions, or None without one."""
+    if (target.dot, target.abi) in probe_sources.VNNI:
+        head, width = probe_sources.VNNI[target.dot, target.abi], target.lanes
+    elif target.dot == "dp4a":
+        head, width = _DP4A, 1
+    else:
+        return None
+    return _compute_rate(device, head, "int", width, "{a} = DOT({a}, w, v);", 8)
+
+
+def f32_rate(device: OpenCLDevice) -> float:
+    """f32 operations a second of independent multiply-adds."""
+    target = device.target
+    width = target.lanes if target.kind == "simd" else 1
+    if width > 1 and target.abi:
+        return _compute_rate(
+            device, _FMA.format(n=width), "float", width, "{a} = FMA({a}, w, v);", 2
+        )
+    return _compute_rate(device, "", "float", width, "{a} = fma({a}, w, v);", 2)
+
+
+def _compute_rate(
+    device: OpenCLDevice, head: str, element: str, width: int, step: str, operations: int
+) -> float:
+    vector = f"{element}{width if width > 1 else ''}"
+    names = [f"s{i}" for i in range(SUMS)]
+    source = _COMPUTE.format(
+        head=head,
+        vector=vector,
+        declare=", ".join(f"{a} = v + {i}" for i, a in enumerate(names)),
+        body=" ".join(step.format(a=a) for a in names),
+        total=" + ".join(names),
+    )
+    cpu = device.target.kind == "simd"
+    group = 1 if cpu else 64
+    items = device.info.capabilities["compute units"] * (16 if cpu else 64 * 16)
+    program = _program(source, "compute", device.target, items, group)
+    x = device.array(np.zeros(2 * width, np.float32), "scratch")
+    out = device.empty((items * width,), np.float32, "scratch")
+    count = 20_000
+    best = min(_seconds(device, program, x, out, count) for _ in range(RUNS))
+    return items * width * SUMS * count * operations / best
+
+
+def _program(source: str, name: str, target: Target, items: int, group: int) -> Program:
+    arguments = (Argument("buffer", "x"), Argument("buffer", "out"), Argument("scalar", "n", "i32"))
+    groups = (("const", items // group), ("const", 1), ("const", 1))
+    return Program(
+        source, OPTIONS, (Entry(name, arguments, groups, (group, 1, 1)),), target, Config()
+    )
+
+
+def _seconds(device: OpenCLDevice, program: Program, x: Buffer, out: Buffer, count: int) -> float:
+    (entry,) = program.entries
+    kernel = device.build_once(program).kernel(entry)
+    kernel.set_arg(0, x.memory)
+    kernel.set_arg(1, out.memory)
+    kernel.set_arg(2, np.int32(count))
+    groups = entry.groups[0][1]
+    step = Step(entry.name, kernel, (groups * entry.local[0], 1, 1), entry.local, ())
+    return timed(device, step)
+
+
+def timed(device: OpenCLDevice, step: Step) -> float:
+    """Seconds of one launch: by its event, or by the host's clock where events tell nothing."""
+    began = time.perf_counter()
+    event = device.queue.enqueue(step.kernel, step.size, step.local, step.name)
+    device.finish()
+    passed = time.perf_counter() - began
+    seconds = (event.profile.end - event.profile.start) * 1e-9
+    return seconds if seconds > passed / 100 else passed
+
+
+def _host_limits(megabytes: int) -> Limits:
+    data = np.ones(megabytes << 17, np.int64)
+    read = data.nbytes / _best(lambda: np.bitwise_xor.reduce(data))
+    n = 768
+    a, b = np.zeros((n, n), np.float32), np.zeros((n, n), np.float32)
+    return Limits(read, None, 2 * n**3 / _best(lambda: a @ b))
+
+
+def _best(work: Callable[[], object]) -> float:
+    found = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - began)
+    return min(found)
