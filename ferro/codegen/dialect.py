@@ -29,7 +29,6 @@ _C = {
     "bool": "int",
 }
 _SIGNED = {1: "char", 2: "short", 4: "int"}
-_BINARY_ONLY = ("div", "mod")
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class Dialect:
             signed=_SIGNED[t.size],
             args=codes,
             function=self.function_name(op.attrs.get("function", ""), wide),
-            positive=op.name in _BINARY_ONLY and _is_positive(args[1].code),
+            positive=len(args) > 1 and _is_positive(args[1].code),
             helper=lambda name: self.helper(name, wide),
             **context,
         )
@@ -131,8 +130,21 @@ class Dialect:
         return f"ferro_{name}_{n}" if n else f"ferro_{name}"
 
 
+def bare(code: str) -> str:
+    """Without the one pair of parentheses around the whole, if there is one."""
+    if not (code.startswith("(") and code.endswith(")")):
+        return code
+    depth = 0
+    for i, c in enumerate(code):
+        depth += (c == "(") - (c == ")")
+        if depth == 0:
+            return code[1:-1] if i == len(code) - 1 else code
+    return code
+
+
 def _is_positive(code: str) -> bool:
-    return code.rstrip("u").isdigit() and int(code.rstrip("u")) > 0
+    """True for a literal in 1..31, which needs no guard as a divisor or a shift count."""
+    return code.rstrip("u").isdigit() and 0 < int(code.rstrip("u"))
 
 
 def _float_literal(value: float) -> str:

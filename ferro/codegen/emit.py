@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ferro.codegen.affine import Affine, AffineAnalysis
 from ferro.codegen.axes import Dimensions
-from ferro.codegen.dialect import Dialect, Ex
+from ferro.codegen.dialect import Dialect, Ex, bare
 from ferro.codegen.functions import Functions
 from ferro.codegen.inline import VIEWS, Plan
 from ferro.codegen.poly import ZERO, Poly
@@ -259,7 +259,7 @@ class Emitter:
 
     def temporary(self, ex: Ex, wanted: str = "") -> Ex:
         name = self.names.fresh(wanted or "t")
-        self.line(f"const {self.dialect.ctype(ex.dtype, ex.wide)} {name} = {_bare(ex.code)};")
+        self.line(f"const {self.dialect.ctype(ex.dtype, ex.wide)} {name} = {bare(ex.code)};")
         return Ex(name, ex.dtype, ex.wide)
 
     def _pull_array(self, value: Value, index: Index, lane: int | None) -> Ex:
@@ -428,18 +428,6 @@ def row_major(shape: tuple[int, ...]) -> tuple[Poly, ...]:
 
 def _is_atom(code: str) -> bool:
     return len(code) < 12 and code.replace("_", "").replace(".", "").isalnum()
-
-
-def _bare(code: str) -> str:
-    """Without the one pair of parentheses around the whole, if there is one."""
-    if not (code.startswith("(") and code.endswith(")")):
-        return code
-    depth = 0
-    for i, c in enumerate(code):
-        depth += (c == "(") - (c == ")")
-        if depth == 0:
-            return code[1:-1] if i == len(code) - 1 else code
-    return code
 
 
 # Filled by the emit_* modules: operations with statements, and expressions with a rule of their own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferro.codegen.dialect import Dialect, Ex
+from ferro.codegen.dialect import Dialect, Ex, bare
 from ferro.codegen.templates import render
 from ferro.dsl.ir import Function, Op, Value
 
@@ -56,5 +56,5 @@ class Functions:
             self.need(op.attrs["function"], any(a.wide for a in args))
         ex = self.dialect.apply(op, args, result)
         name = f"{result.name or 't'}_{i}"
-        lines.append(f"const {self.dialect.ctype(ex.dtype, ex.wide)} {name} = {ex.code};")
+        lines.append(f"const {self.dialect.ctype(ex.dtype, ex.wide)} {name} = {bare(ex.code)};")
         env[result] = Ex(name, ex.dtype, ex.wide)

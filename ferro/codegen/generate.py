@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from ferro.codegen import emit_control, emit_dot, emit_memory, emit_q8, emit_reduce
 from ferro.codegen.axes import Dimensions
-from ferro.codegen.dialect import Dialect
+from ferro.codegen.dialect import Dialect, Ex
 from ferro.codegen.emit import EMITS, PULLS, Emitter, Index
-from ferro.codegen.dialect import Ex
 from ferro.codegen.expand import blocks_of, derived_pointers, expand, padded, unmarked
 from ferro.codegen.functions import Functions
 from ferro.codegen.inline import Plan
@@ -180,7 +179,7 @@ def _entry(kernel: Kernel, target: Target) -> tuple[str, Entry]:
     )
     body = "".join("    " + line + "\n" if not line.startswith("#") else line + "\n"
                    for line in e.writer.root.render())
-    parts = [*dialect.helpers.values(), *functions.texts.values(), head + body + "}\n"]
+    parts = [*dialect.helpers.values(), *functions.texts.values(), head.rstrip() + "\n" + body + "}\n"]
     local = (target.lanes, 1, 1) if target.kind == "simt" else (1, 1, 1)
     grid = [unmarked(g) for g in kernel.grid] + [("const", 1)] * 3
     entry = Entry(name, tuple(prologue.arguments), (grid[0], grid[1], grid[2]), local)
