@@ -156,9 +156,9 @@ def exp_normal(x):
 
 @kernel
 def exp(x):
-    """e^x; inf above 88.72284, 0 below -87.336544."""
+    """e^x; inf above 88.72283, 0 below -87.33654."""
     y = exp_normal(x)
-    return tl.where(x > 88.7228394, tl.inf, tl.where(x < -87.3365402, 0.0, y))
+    return tl.where(x > 88.7228317, tl.inf, tl.where(x < -87.3365402, 0.0, y))
 
 
 @kernel

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ferro.dsl.interpreter.operations import Space
-from ferro.dsl.ir import Block, Kernel, Op
+from ferro.dsl.ir import Block, Kernel, Op, walk
 
 Axes = frozenset[int]
+NONE: Axes = frozenset()
 
 ORDERS = ("together", "one_by_one")
 _BUDGET = 1 << 22  # elements of the largest value of a box
@@ -40,58 +41,59 @@ def spaces(
         yield Space(start, tuple(min(s, n - c) for c, s, n in rest))
 
 
-def footprint(kernel: Kernel) -> set[tuple[Axes, int]]:
-    """For every value that depends on programs: the grid axes it depends on and its tile size."""
+def footprint(kernel: Kernel) -> dict[Axes, int]:
+    """The largest tile among the values that depend on the same grid axes, for each such set."""
     depends: dict[int, Axes] = {}
     _spread(kernel.body, depends)
     sizes: dict[Axes, int] = {}
-    for op in _all(kernel.body):
+    for op in walk(kernel.body):
         for value in op.results:
             axes = depends[value.id]
             sizes[axes] = max(sizes.get(axes, 0), value.type.size)
-    return {(axes, size) for axes, size in sizes.items() if axes}
+    return {axes: size for axes, size in sizes.items() if axes}
 
 
-def _box(values: set[tuple[Axes, int]], grid: tuple[int, ...]) -> tuple[int, ...]:
+def _box(sizes: dict[Axes, int], grid: tuple[int, ...]) -> tuple[int, ...]:
     box = list(grid)
     while True:
-        weights = {
-            axes: size * math.prod(box[a] for a in axes if a < len(box)) for axes, size in values
-        }
-        heavy = max(weights, key=lambda axes: weights[axes], default=frozenset())
-        widest = max((a for a in heavy if a < len(box)), key=lambda a: box[a], default=None)
-        if widest is None or weights[heavy] <= _BUDGET or box[widest] == 1:
+        weights = {axes: size * math.prod(box[a] for a in axes) for axes, size in sizes.items()}
+        heavy = max(weights, key=lambda axes: weights[axes], default=NONE)
+        widest = max(heavy, key=lambda axis: box[axis], default=0)
+        if not heavy or weights[heavy] <= _BUDGET or box[widest] == 1:
             return tuple(box)
         box[widest] = -(-box[widest] // 2)
 
 
-def _spread(block: Block, depends: dict[int, Axes], outer: Axes = frozenset()) -> None:
-    """Note the grid axes every value of ``block`` depends on; ``outer`` are those that decide
-    whether the block runs."""
+def _spread(block: Block, depends: dict[int, Axes]) -> None:
+    """Note the grid axes that every value of ``block`` depends on."""
     for op in block.ops:
-        axes = frozenset().union(*(depends[a.id] for a in op.args))
-        if op.name == "program_id":
-            axes |= {op.attrs["axis"]}
+        axes = [depends.get(a.id, NONE) for a in op.args]
         if op.blocks:
-            axes = _spread_blocks(op, axes, depends, outer)
-        depends.update((r.id, axes) for r in op.results)
+            results = _spread_blocks(op, axes, depends)
+        else:
+            own = {op.attrs["axis"]} if op.name == "program_id" else ()
+            results = [NONE.union(own, *axes)] * len(op.results)
+        depends.update((r.id, a) for r, a in zip(op.results, results, strict=True))
 
 
-def _spread_blocks(op: Op, axes: Axes, depends: dict[int, Axes], outer: Axes) -> Axes:
-    """Loops and branches: everything they carry or yield depends on all that goes in."""
+def _spread_blocks(op: Op, axes: list[Axes], depends: dict[int, Axes]) -> list[Axes]:
+    """Results of a loop, branch or walk: what goes in, what the blocks yield, what decides."""
+    deciding = 3 if op.name == "for" else 1
+    control = NONE.union(*axes[:deciding])
+    results = [control | a for a in axes[deciding:]] or [control] * len(op.results)
     while True:
-        for block in op.blocks:
-            depends.update((p.id, axes | outer) for p in block.params)
-            _spread(block, depends, axes | outer)
-        results = (depends[r.id] for block in op.blocks for r in block.results)
-        wider = axes.union(*results)
-        if wider == axes:
-            return axes
-        axes = wider
+        before = results
+        for block, params in zip(op.blocks, _params(op, control, results), strict=True):
+            depends.update((p.id, a) for p, a in zip(block.params, params, strict=True))
+            _spread(block, depends)
+            yielded = [depends.get(r.id, NONE) for r in block.results]
+            when = NONE.union(*yielded[len(results) :])
+            results = [a | b | when for a, b in zip(results, yielded, strict=False)]
+        if results == before:
+            return results
 
 
-def _all(block: Block) -> Iterator[Op]:
-    for op in block.ops:
-        yield op
-        for inner in op.blocks:
-            yield from _all(inner)
+def _params(op: Op, control: Axes, results: list[Axes]) -> tuple[list[Axes], ...]:
+    if op.name == "for":
+        return ([control, *results],)
+    return ([], []) if op.name == "if" else ([control, control], [*results, *results])
