@@ -92,7 +92,7 @@ class Core:
         """A scalar constant; raises CompileError if ``dtype`` cannot hold it."""
         value, mark = plain(literal)
         if isinstance(value, str):
-            self.fail("FER202", f"the string {value!r} cannot be a {dtype}", help=_STRING_HELP)
+            self.fail("FER202", f"the string {value!r} cannot become {dtype}", help=_STRING_HELP)
         return self.emit1("const", [], TileType(dtype), value=self._fit(value, dtype), **mark)
 
     def value(self, operand: Operand, dtype: DType | None = None) -> Value:
@@ -119,13 +119,13 @@ class Core:
         if dtype is boolean or isinstance(value, (bool, np.bool_)):
             if dtype is boolean and isinstance(value, (bool, np.bool_)):
                 return bool(value)
-            self.fail("FER202", f"the literal {value!r} cannot be a {dtype}", help=_BOOL_HELP)
+            self.fail("FER202", f"the literal {value!r} cannot become {dtype}", help=_BOOL_HELP)
         if dtype.is_float:
             return self._fit_float(value, dtype)
         if isinstance(value, float):
             self.fail(
                 "FER202",
-                f"the literal {value!r} cannot be a {dtype}",
+                f"the literal {value!r} cannot become {dtype}",
                 help="convert the tile with `.to(tl.f32)`, or write an integer",
             )
         limits = np.iinfo(dtype.numpy)

@@ -43,10 +43,11 @@ class Elementwise(Shapes):
     def binary(self, name: str, a: Operand, b: Operand) -> Value:
         """Arithmetic, bit operations, shifts and comparisons; f32 `div` is the library's."""
         what = symbol(name)
-        x, y = self.broadcast_all(what, self.unify(what, a, b))
-        if name == "div" and x.dtype is f32:
-            return self.call("div", x, y)
-        self._check_dtype(name, [x, y])
+        pair = self.unify(what, a, b)
+        if name == "div" and pair[0].dtype is f32:
+            return self.call("div", *pair)
+        self._check_dtype(name, pair, (a, b))
+        x, y = self.broadcast_all(what, pair)
         return self.emit1(
             name, [x, y], TileType(boolean, x.shape) if name in _COMPARISONS else x.type
         )
@@ -141,7 +142,7 @@ class Elementwise(Shapes):
             return value
         if dtype is boolean:
             self.fail(
-                "FER204", f"a {value.type!r} cannot be cast to bool", help="compare it: `x != 0`"
+                "FER204", f"{value.type!r} cannot be cast to bool", help="compare it: `x != 0`"
             )
         return self.emit1("cast", [value], value.type.with_dtype(dtype))
 
@@ -151,7 +152,7 @@ class Elementwise(Shapes):
         if value.dtype.size != dtype.size or boolean in (value.dtype, dtype):
             self.fail(
                 "FER204",
-                f"a {value.type!r} cannot be bitcast to {dtype}",
+                f"{value.type!r} cannot be bitcast to {dtype}",
                 f"{value.dtype} has {value.dtype.size} bytes, {dtype} has {dtype.size}",
                 help="use `.to(...)` to convert the value",
             )
@@ -194,11 +195,13 @@ class Elementwise(Shapes):
                 "FER206",
                 f"{what} must be bool",
                 f"got: {value.type!r}",
-                help="compare it, for example `k < K`",
+                help="compare it, for example `k < K` or `n != 0`",
             )
         return value
 
-    def _check_dtype(self, name: str, values: Sequence[Value]) -> None:
+    def _check_dtype(
+        self, name: str, values: Sequence[Value], given: Sequence[Operand] = ()
+    ) -> None:
         allowed = _ALLOWED[name]
         if all(v.dtype in allowed for v in values):
             return
@@ -212,7 +215,7 @@ class Elementwise(Shapes):
         self.fail(
             "FER205",
             f"{symbol(name)} is not defined on {values[0].dtype}",
-            *(describe(values) if len(values) > 1 else [f"operand: {values[0].type!r}"]),
+            *(describe(given or values) if len(values) > 1 else [f"operand: {values[0].type!r}"]),
             f"defined on: {names}",
             help=hint,
         )

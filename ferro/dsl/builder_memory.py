@@ -164,10 +164,10 @@ class Memory(Elementwise):
         if value.dtype is not dtype:
             self.fail(
                 "FER309",
-                f"`{what}` does not have the buffer's dtype",
-                f"buffer: {dtype}",
+                f"implicit conversion of `{what}` from {value.dtype} to {dtype}",
                 f"{what}: {value.type!r}",
-                help=f"no implicit conversion in memory: cast it with `.to(tl.{dtype})`",
+                f"buffer: {dtype}",
+                help=f"memory converts nothing: cast it with `.to(tl.{dtype})`",
             )
         return value
 
@@ -177,7 +177,7 @@ class Memory(Elementwise):
                 "FER310",
                 f"`{what}` has more elements than the indices name",
                 f"{what}: {value.type!r}",
-                f"indices: {list(shape)}",
+                f"indices: {TileType(i32, shape)!r}",
                 help="index with tiles that span every axis, for example `p[m[:, None], n]`",
             )
         return self.broadcast(value, shape)

@@ -48,7 +48,7 @@ class Shapes(Core):
         if dtype is not None and scalar.dtype is not dtype:
             self.fail(
                 "FER201",
-                f"`tl.full` of {dtype} got a {scalar.type!r}",
+                f"`tl.full` of {dtype} got {scalar.type!r}",
                 help=f"cast the value with `.to(tl.{dtype})`",
             )
         return self.broadcast_to(scalar, shape)

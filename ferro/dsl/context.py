@@ -81,7 +81,7 @@ class Context:
         if thing is POISON:
             raise Poisoned
         if isinstance(thing, Undefined):
-            self.fail("FER112", f"`{name}` {thing.reason}", help="assign it before")
+            self.fail("FER112", f"`{name}` {thing.reason}", help=thing.help)
         return thing
 
     def _global(self, name: str) -> Object:

@@ -73,9 +73,11 @@ class Expressions(Context):
             if node.name == "T":
                 return self.builder.transpose(self.value(base))
             known = ["T", *method_names()]
-            help = "methods are called, as in `x.to(tl.f32)`"
-            if node.name not in known:
-                help = did_you_mean(node.name, known, f"a tile has {', '.join(known)}")
+            if node.name in known:
+                self.fail(
+                    "FER119", f"the method `{node.name}` is not called", help="write `x.to(tl.f32)`"
+                )
+            help = did_you_mean(node.name, known, f"a tile has {', '.join(known)}")
             self.fail("FER119", f"{kind(base)} has no attribute `{node.name}`", help=help)
         if getattr(base, "__name__", "") == "ferro.dsl.language":
             return self._language(node, base)
@@ -108,6 +110,13 @@ class Expressions(Context):
             return self._new_axes(node, base)
         if isinstance(base, tuple) and len(node.items) == 1:
             return self._item(node, base)
+        if base is None:
+            self.fail(
+                "FER120",
+                f"`{written(node.base)}` is None: the optional buffer was left out",
+                span=node.span,
+                help=f"use it under `if {written(node.base)} is not None:`",
+            )
         self.fail(
             "FER120",
             f"{kind(base)} cannot be indexed",
@@ -151,8 +160,8 @@ class Expressions(Context):
                 help="write one `:` for each axis and `None` for a new one",
             )
         self.builder.span = node.span
-        for axis, item in enumerate(items):
-            if item is None:
+        for axis, new in enumerate(items):
+            if new is None:
                 tile = self.builder.expand(tile, axis)
         return tile
 

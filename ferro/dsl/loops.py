@@ -16,7 +16,7 @@ from ferro.dsl.static import Static
 
 UNROLL_LIMIT = 4096
 
-_INSIDE_LOOP = Undefined("is defined only inside of the loop")
+_INSIDE_LOOP = Undefined("is defined only inside of the loop", "give it a value before the loop")
 
 
 class Loops(Statements):
@@ -76,8 +76,8 @@ class Loops(Statements):
             ends = zip(carried, current, strict=True)
             return [self._turn_end(node, n, v, bad) for n, v in ends]
 
-        bounds = [self.operand(b) for b in (start, stop, step)]
-        results = self.builder.for_(*bounds, init, body, carried)
+        first, last, width = (self.operand(b) for b in (start, stop, step))
+        results = self.builder.for_(first, last, width, init, body, carried)
         self.frame.variables = before
         self._after_loop(node, before)
         for name, value in zip(carried, results, strict=True):
@@ -98,7 +98,7 @@ class Loops(Statements):
             if thing is POISON:
                 raise Poisoned
             if isinstance(thing, Undefined):
-                self.fail("FER112", f"`{name}` {thing.reason}", help="assign it in both branches")
+                self.fail("FER112", f"`{name}` {thing.reason}", help=thing.help)
             value = self._carried(name, thing, [current.dtype])
             if value.type != current.type:
                 self.fail(

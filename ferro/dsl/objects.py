@@ -36,6 +36,7 @@ class Undefined:
     """A variable that has no value here, and why."""
 
     reason: str
+    help: str
 
 
 class Poison:

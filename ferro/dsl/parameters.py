@@ -21,7 +21,10 @@ POINTERS = {"ptr": "in", "out": "out", "inout": "inout"}
 QUANTISED = {"q8": ("q8", "in"), "a8": ("a8", "in"), "a8_out": ("a8", "out")}
 BUFFERS = (*POINTERS, *QUANTISED)
 
-_KINDS = "declare it as tl.ptr, tl.out, tl.inout, tl.q8, tl.a8, tl.a8_out, a scalar dtype, tl.const or tl.schedule"
+_KINDS = (
+    "declare it as tl.ptr, tl.out, tl.inout, tl.q8, tl.a8, tl.a8_out, a scalar dtype, tl.const "
+    "or tl.schedule"
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ def _read(node: ast.Parameter, lookup: Lookup) -> Parameter:
     if node.annotation is None:
         default = constant(node.default, lookup) if node.default is not None else None
         return Parameter(node.name, "free", node.span, default=default)
-    head, items = node.annotation, ()
+    head: ast.Expr = node.annotation
+    items: tuple[ast.Expr, ...] = ()
     if isinstance(node.annotation, ast.Subscript):
         head, items = node.annotation.base, node.annotation.items
     meaning = resolve(head, lookup)
@@ -154,7 +158,7 @@ def _buffer(
             help = f"write `tl.{kind}[rows, columns]`"
             fail("FER108", node.span, f"`tl.{kind}` needs two extents, got {len(items)}", help)
         return Parameter(node.name, kind, node.span, extents=items, optional=optional)
-    dtype = resolve(items[0], lookup) if items and _dotted(items[0]) else None
+    dtype = _element_type(items[0], lookup) if items else None
     if not isinstance(dtype, DType) or dtype.kind == "bool":
         help = f"write `tl.{kind}[dtype, extent, ...]`, for example `tl.{kind}[f32, M, K]`"
         fail("FER108", node.span, f"`tl.{kind}` needs an element type first", help)
@@ -178,5 +182,8 @@ def _constexpr(
     return Parameter(node.name, kind, node.span, choices=choices, default=default)
 
 
-def _dotted(node: ast.Expr) -> bool:
-    return isinstance(node, (ast.Name, ast.Attribute))
+def _element_type(node: ast.Expr, lookup: Lookup) -> Any:
+    try:
+        return resolve(node, lookup)
+    except CompileError:
+        return None

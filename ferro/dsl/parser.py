@@ -18,7 +18,7 @@ from lark.tree import Meta
 
 from ferro.dsl import ast
 from ferro.dsl.diagnostics import CompileError, fail
-from ferro.dsl.explain import explain
+from ferro.dsl.explain import bad_dedent, explain
 from ferro.dsl.types import Span
 
 
@@ -55,9 +55,10 @@ def parse(text: str, file: str, line: int = 1) -> ast.Function:
         tree = grammar().parse(flat + "\n")
         return builder.transform(tree)
     except UnexpectedInput as error:
-        raise CompileError([explain(error, flat, builder.position, grammar())]) from None
+        raise CompileError([explain(error, flat, builder.position)]) from None
     except DedentError:
-        span = Span(file, line, 1, line, 2)
+        number, width = bad_dedent(flat)
+        span = builder.position(number, width + 1, number, width + 2)
         fail("FER003", span, "the indentation fits no enclosing block", "indent by four spaces")
     except VisitError as error:
         raise error.orig_exc from None
@@ -92,7 +93,7 @@ class _TreeBuilder(Transformer[Any, ast.Function]):
     def _span(self, meta: Meta | Token) -> Span:
         if getattr(meta, "line", None) is None:
             return self.position(1, 1, 1, 1)
-        return self.position(meta.line, meta.column, meta.end_line, meta.end_column)  # type: ignore[arg-type]
+        return self.position(meta.line, meta.column, meta.end_line, meta.end_column)
 
     # function
 
@@ -174,7 +175,7 @@ class _TreeBuilder(Transformer[Any, ast.Function]):
         return ast.Literal(self._span(meta), "".join(python.literal_eval(str(t)) for t in items))
 
     def group(self, meta: Meta, items: list[Any]) -> ast.Expr:
-        return items[0]  # type: ignore[no-any-return]
+        return items[0]
 
     def tuple_display(self, meta: Meta, items: list[Any]) -> ast.Sequence:
         return ast.Sequence(self._span(meta), _nodes(items))

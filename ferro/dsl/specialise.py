@@ -14,12 +14,16 @@ from ferro.dsl.diagnostics import CompileError, did_you_mean
 from ferro.dsl.ir import Block, Buffer, Extent, Function, Kernel, Pointer, Quantised, Scalar, Value
 from ferro.dsl.ir import walk as operations
 from ferro.dsl.kernel import KernelDefinition
-from ferro.dsl.objects import POISON, Object, Undefined
+from ferro.dsl.objects import Object, Undefined
 from ferro.dsl.parameters import BUFFERS, POINTERS, QUANTISED, Parameter, resolve
 from ferro.dsl.static import Constant, Static, fold
 from ferro.dsl.types import DType, Span, TileType, f32, i32
 from ferro.dsl.walks import Walks
 
+_ABSENT_DIMENSION = Undefined(
+    "is a dimension of an absent buffer", "use it under `if buffer is not None:` only"
+)
+_ARTICLES = {int: "an int", float: "a float", bool: "a bool", str: "a string"}
 _EXTENT_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "//": "div", "%": "mod"}
 _EXTENT_CALLS = {"cdiv": "cdiv", "scalar_min": "min", "scalar_max": "max"}
 _IN_FUNCTION = {
@@ -89,7 +93,8 @@ class Specialiser(Walks):
     def function(self, dtypes: Sequence[DType] | None) -> Function:
         """Read the body with scalars for parameters."""
         names = list(self._definition.parameters)
-        params = [Value(TileType(t), n) for t, n in zip(dtypes or [f32] * len(names), names)]
+        kinds = dtypes or [f32] * len(names)
+        params = [Value(TileType(t), n) for t, n in zip(kinds, names, strict=True)]
         self.builder.block.params = params
         frame = Frame(self._definition, dict(zip(names, params, strict=True)))
         result = self.run_function(frame)
@@ -160,7 +165,9 @@ class Specialiser(Walks):
             value = float(value)
         if type(value) is not wanted or wanted not in (int, float, bool, str):
             message = f"`{name}` is {value!r}, a {type(value).__name__}"
-            self._note("FER163", parameter.span, message, f"give a {wanted.__name__}")
+            self._note(
+                "FER163", parameter.span, message, f"give {_ARTICLES.get(wanted, wanted.__name__)}"
+            )
         elif parameter.choices and value not in parameter.choices:
             help = f"choose one of {', '.join(map(repr, parameter.choices))}"
             self._note("FER110", parameter.span, f"{value!r} is no choice for `{name}`", help)
@@ -203,8 +210,8 @@ class Specialiser(Walks):
         variables: dict[str, Object] = {}
         for p in self._definition.parameters.values():
             for node in (n for e in p.extents for n in ast.names(e)):
-                variables[node.id] = Undefined("is a dimension of an absent buffer")
-        variables.update({p: None for p in self._definition.parameters})
+                variables[node.id] = _ABSENT_DIMENSION
+        variables.update(dict.fromkeys(self._definition.parameters))
         variables.update(statics)
         variables.update({b.name: b for b in buffers})
         variables.update({s.name: s.value for s in scalars})

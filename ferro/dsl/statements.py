@@ -17,7 +17,9 @@ from ferro.dsl.parameters import Parameter
 from ferro.dsl.static import Static
 from ferro.dsl.types import DType
 
-_ONE_BRANCH = Undefined("is defined in one branch of an `if` only")
+_ONE_BRANCH = Undefined(
+    "is defined in one branch of an `if` only", "give it a value before, or in both branches"
+)
 
 
 class Statements(Expressions):

@@ -13,6 +13,7 @@ from ferro.dsl.liveness import Names, assigned, live_before
 from ferro.dsl.loops import Loops
 from ferro.dsl.objects import Chunk, Object, kind
 from ferro.dsl.static import Static
+from ferro.dsl.types import Span
 
 _RULES = {"add": "add", "maximum": "max", "minimum": "min"}
 
@@ -21,7 +22,7 @@ _RULES = {"add": "add", "maximum": "max", "minimum": "min"}
 class Combine:
     """The closing statement of a walk, taken apart."""
 
-    span: ast.Span
+    span: Span
     rule: ast.Expr
     values: tuple[ast.Expr, ...]
     when: ast.Expr | None
