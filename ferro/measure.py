@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ferro.codegen.program import Config, Target
 from ferro.dsl import ir
 from ferro.dsl.launch import bind
 from ferro.dsl.quantised import A8, Q8
+from ferro.runtime.limits import measure as measure_limits
 
 if TYPE_CHECKING:
     from ferro.dsl.kernel import KernelDefinition
@@ -150,15 +151,13 @@ class Speed:
     median: float
     best: float
     bytes: int
-    operations: int | None
+    int8_operations: int | None
+    f32_operations: int | None
 
-    @property
-    def gigabytes_per_second(self) -> float:
-        return self.bytes / self.median / 1e9
-
-    @property
-    def giga_operations_per_second(self) -> float | None:
-        return self.operations / self.median / 1e9 if self.operations else None
+    def rates(self) -> dict[str, float]:
+        """What was reached of each kind, in units a second: "read", "dot" (int8) and "f32"."""
+        done = {"read": self.bytes, "dot": self.int8_operations, "f32": self.f32_operations}
+        return {name: amount / self.median for name, amount in done.items() if amount}
 
 
 def bench(
@@ -167,6 +166,7 @@ def bench(
     """Measures launches for about ``seconds`` over at least ``footprint`` bytes of arguments."""
     kernel, made = request.kernel(), request.arguments()
     size = arguments.traffic(kernel, made)
+    binding = bind(kernel, made)
     copies = min(max(1, math.ceil(footprint / max(size, 1))), MOST_COPIES)
     if device.info.kind == INTERPRETER:
         copies, times = 1, _interpreter_times(request, device, made, seconds)
@@ -183,8 +183,19 @@ def bench(
         median=median(times),
         best=min(times),
         bytes=size,
-        operations=work.operations(kernel, bind(kernel, made)),
+        int8_operations=work.operations(kernel, binding, ("dot_i8",)),
+        f32_operations=work.operations(kernel, binding, ("dot",)),
     )
+
+
+def limits(device: Device, around: Callable[[], Speed]) -> tuple[Speed, dict[str, float | None]]:
+    """The speed that ``around`` measures, and the device's own limits measured before and after
+    it (the better of the two: another program may have run in between)."""
+    before = measure_limits(device)
+    speed = around()
+    after = measure_limits(device)
+    pairs = {name: (found, vars(after)[name]) for name, found in vars(before).items()}
+    return speed, {name: max(filter(None, pair), default=None) for name, pair in pairs.items()}
 
 
 def _interpreter_times(

@@ -44,12 +44,12 @@ class _Unknown(Exception):
     """A loop bound that depends on more than integers."""
 
 
-def operations(kernel: ir.Kernel, binding: Binding) -> int | None:
-    """Multiplications and additions in the dots of a launch: two for each step along K.
+def operations(kernel: ir.Kernel, binding: Binding, dots: tuple[str, ...] = DOTS) -> int | None:
+    """Multiplications and additions in the ``dots`` of a launch: two for each step along K.
 
-    0 for a kernel without dots; None where a loop's length cannot be followed.
+    0 for a kernel without them; None where a loop's length cannot be followed.
     """
-    counter = _Counter(kernel, binding)
+    counter = _Counter(kernel, binding, dots)
     try:
         return counter.block(kernel.body) * math.prod(binding.grid)
     except _Unknown:
@@ -59,8 +59,8 @@ def operations(kernel: ir.Kernel, binding: Binding) -> int | None:
 class _Counter:
     """Evaluates the integer scalars of program 0; a value that is not known has no entry."""
 
-    def __init__(self, kernel: ir.Kernel, binding: Binding) -> None:
-        self.binding = binding
+    def __init__(self, kernel: ir.Kernel, binding: Binding, dots: tuple[str, ...]) -> None:
+        self.binding, self.dots = binding, dots
         self.known: dict[ir.Value, Any] = {
             s.value: binding.scalars[s.name] for s in kernel.scalars if s.name in binding.scalars
         }
@@ -69,7 +69,7 @@ class _Counter:
         return sum(self.op(op) for op in block.ops)
 
     def op(self, op: ir.Op) -> int:
-        if op.name in DOTS:
+        if op.name in self.dots:
             (m, n), k = op.result.shape, op.args[0].shape[1]
             return 2 * m * n * k
         if op.name == "for":

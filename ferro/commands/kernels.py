@@ -198,18 +198,33 @@ def sizes(found: dict[str, int]) -> str:
 
 
 def bench(args: argparse.Namespace) -> int:
-    from ferro.measure import bench as measure
+    from ferro import measure
 
     with options.open_device(args) as device:
         request = options.request(args, device)
-        speed = measure(request, device, args.seconds, args.footprint << 20)
-    gigabytes, gops = speed.gigabytes_per_second, speed.giga_operations_per_second
+        speed, limits = measure.limits(
+            device, lambda: measure.bench(request, device, args.seconds, args.footprint << 20)
+        )
+    rates = speed.rates()
     if args.json:
-        emit(to_json({**vars(speed), "GB/s": gigabytes, "GOPS": gops}))
+        emit(to_json({**vars(speed), "rates": rates, "limits": limits}))
         return 0
     emit(f"{speed.kernel} on {speed.device}")
     emit(f"target {speed.target}, config {speed.config}, {sizes(speed.sizes)}")
-    columns = ["launches", "copies", "median ms", "best ms", "GB/s", "GOPS"]
-    row = [speed.launches, speed.copies, speed.median * 1e3, speed.best * 1e3, gigabytes, gops]
-    emit(table(columns, [row]))
+    times = f"median {speed.median * 1e3:.3f} ms, best {speed.best * 1e3:.3f} ms"
+    emit(f"{times} over {speed.launches} launches, {speed.copies} sets of arguments")
+    emit(table(["kind", "reached", "device's limit", "share"], rate_rows(rates, limits)))
     return 0
+
+
+UNITS = {"read": ("memory", "GB/s"), "dot": ("int8", "GOPS"), "f32": ("f32", "GFLOPS")}
+
+
+def rate_rows(rates: dict[str, float], limits: dict[str, float | None]) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for name, rate in rates.items():
+        (kind, unit), limit = UNITS[name], limits[name]
+        share = f"{rate / limit:.0%}" if limit else None
+        top = f"{limit / 1e9:.1f} {unit}" if limit else None
+        rows.append([kind, f"{rate / 1e9:.1f} {unit}", top, share])
+    return rows

@@ -190,3 +190,99 @@ def test_doctor_without_a_device_fails(monkeypatch: pytest.MonkeyPatch, capsys: 
 
     monkeypatch.setattr(doctor, "examine", list)
     assert main(["doctor"]) == 1
+
+
+# --- kernels ------------------------------------------------------------------------------------
+
+INTERPRETER = ["--device", "interpreter"]
+
+
+def test_kernels_lists_constexprs(capsys: Capture) -> None:
+    assert main(["kernels", "--json"]) == 0
+    listed = {kernel["name"]: kernel for kernel in json.loads(capsys.readouterr().out)}
+    product = listed["matmul_q8"]
+    assert product["meaning"]["ACT"]["default"] == "none"
+    assert product["schedule"]["BN"]["choices"] == [16, 32, 48, 64]
+    assert product["parameters"]["w"] == "q8"
+    assert main(["kernels"]) == 0
+    assert "BM=4 BN=64" in capsys.readouterr().out
+
+
+def test_kernels_of_a_file(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from ferro.dsl import KernelDefinition\n"
+        "text = 'def one(y: tl.out[tl.f32, N]):\\n    pass\\n'\n"
+        "one = KernelDefinition.from_source(text, __file__)\n"
+    )
+    assert main(["kernels", "list", str(file), "--json"]) == 0
+    assert [kernel["name"] for kernel in json.loads(capsys.readouterr().out)] == ["one"]
+
+
+def test_show_prints_text_or_ir(capsys: Capture) -> None:
+    assert main(["kernels", "show", "rmsnorm"]) == 0
+    assert capsys.readouterr().out.startswith("@kernel\ndef rmsnorm(")
+    assert main(["kernels", "show", "rmsnorm", "--ir", "--set", "BLOCK=64"]) == 0
+    assert "schedule BLOCK = 64" in capsys.readouterr().out
+
+
+def test_show_source_for_a_named_target(capsys: Capture) -> None:
+    target = ["--target", "simt-16-dp4a"]
+    assert main(["kernels", "show", "rmsnorm", "--source", "--json", *target]) == 0
+    text = json.loads(capsys.readouterr().out)["source"]
+    assert "void rmsnorm(" in text and "#line" in text
+
+
+def test_interpreter_has_no_source(capsys: Capture) -> None:
+    assert main(["kernels", "show", "rmsnorm", "--source", *INTERPRETER]) == 2
+    assert "--target simt-16-dp4a" in capsys.readouterr().err
+
+
+def test_run_compares_bits(capsys: Capture) -> None:
+    sizes = ["--dim", "M=2,K=33", "--arg", "eps=1e-5", "--seed", "3"]
+    assert main(["kernels", "run", "rmsnorm", *sizes, *INTERPRETER]) == 0
+    assert "y: equal in every bit" in capsys.readouterr().out
+
+
+def test_bench_prints_rates_and_limits(capsys: Capture) -> None:
+    launch = ["--dim", "M=1,N=64,K=64", "--seconds", "0.01"]
+    assert main(["kernels", "bench", "matmul_q8", *launch, *INTERPRETER, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["rates"]["read"] > 0 and printed["limits"]["read"] > 0
+    assert printed["int8_operations"] == 2 * 4 * 64 * 64
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["show", "rmsnrm"], "did you mean `rmsnorm`?"),
+        (["run", "rmsnorm", "--dim", "Q=1"], "no dimension `Q`"),
+        (["run", "rmsnorm", "--set", "BLOCK=63"], "BLOCK"),
+        (["run", "attention"], "constexpr `D` has no value"),
+        (["run", "rmsnorm", "--device", "nonesuch"], "there is no device `nonesuch`"),
+    ],
+)
+def test_bad_input_ends_with_2(words: list[str], message: str, capsys: Capture) -> None:
+    device = [] if "--device" in words else INTERPRETER
+    assert main(["kernels", *words, *device]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_demo_in_the_interpreter(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ferro.commands import demo
+
+    monkeypatch.setattr(demo, "LAUNCHES", (("rmsnorm", {"M": 1, "K": 32}),))
+    assert main(["demo", *INTERPRETER]) == 0
+    text = capsys.readouterr().out
+    assert "rmsnorm" in text and "every bit equals the interpreter's" in text
+
+
+# --- devices ------------------------------------------------------------------------------------
+
+
+def test_devices_always_has_the_interpreter(capsys: Capture) -> None:
+    assert main(["devices", "--json", *INTERPRETER]) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert (device["alias"], device["exact"]) == ("interpreter", "yes")
+    assert main(["devices", "--no-probe"]) == 0
+    assert "interpreter" in capsys.readouterr().out.splitlines()[-1]

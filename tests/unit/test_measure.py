@@ -62,6 +62,8 @@ def test_bench(interpreter: Device) -> None:
     speed = bench(request(), interpreter, seconds=0.01)
     assert 0 < speed.best <= speed.median
     assert speed.launches >= 1 and speed.copies == 1
-    assert speed.giga_operations_per_second is None
+    assert set(speed.rates()) == {"read"}
     product = Request(find("matmul_q8").definition, {"M": 1, "N": 64, "K": 64})
-    assert bench(product, interpreter, seconds=0.01).operations == 2 * 4 * 64 * 64
+    speed = bench(product, interpreter, seconds=0.01)
+    assert (speed.int8_operations, speed.f32_operations) == (2 * 4 * 64 * 64, 0)
+    assert speed.rates()["dot"] == speed.int8_operations / speed.median
