@@ -27,7 +27,7 @@ def soft_cap(s, CAP):
 
 
 @kernel
-def attend(q, k, v, starts, keys, out, r, g, s, left, right, scale, T, S, D, GROUP, CAP):
+def attend(q, k, v, starts, keys, out, longest, r, g, s, left, right, scale, T, S, D, GROUP, CAP):
     # A row r is one query head of one query; the heads that share K and V sit side by side.
     begin = tl.clamp(tl.load(starts[s]), 0, T)
     queries = tl.clamp(tl.load(starts[s + 1]), 0, T) - begin
@@ -37,7 +37,7 @@ def attend(q, k, v, starts, keys, out, r, g, s, left, right, scale, T, S, D, GRO
     query = r // GROUP
     head = g * GROUP + r % GROUP
     t = begin + query
-    live = (query < queries) & (t < T)
+    live = (query < queries) & (query < longest) & (t < T)
     d = tl.arange(0, D)
     qt = tl.load(q[t[:, None], head[:, None], d[None, :]], mask=live[:, None], other=0.0)
 
@@ -94,7 +94,7 @@ def attention(
     r = tl.block(0, longest * GROUP, BR)
     g = tl.program_id(1, G)
     s = tl.program_id(2, B)
-    attend(q, k, v, starts, keys, out, r, g, s, left, right, scale, T, S, D, GROUP, CAP)
+    attend(q, k, v, starts, keys, out, longest, r, g, s, left, right, scale, T, S, D, GROUP, CAP)
 
 
 @kernel
@@ -118,4 +118,4 @@ def attention_f16(
     r = tl.block(0, longest * GROUP, BR)
     g = tl.program_id(1, G)
     s = tl.program_id(2, B)
-    attend(q, k, v, starts, keys, out, r, g, s, left, right, scale, T, S, D, GROUP, CAP)
+    attend(q, k, v, starts, keys, out, longest, r, g, s, left, right, scale, T, S, D, GROUP, CAP)

@@ -105,7 +105,7 @@ class Reductions(Memory):
         self._f32("tl.dot", [a, b] if acc is None else [a, b, acc])
         shape = self._product("tl.dot", a, b)
         if acc is None:
-            acc = self.zeros(shape, f32)
+            acc = self.broadcast(self.const(0.0, f32), shape)
         if acc.shape != shape:
             self.fail(
                 "FER224",

@@ -42,6 +42,7 @@ class Definitions:
 def definitions(kernel: ir.Kernel) -> Definitions:
     """The definitions of every value in ``kernel.body``."""
     found = Definitions({}, {}, {s.value: s.name for s in kernel.scalars}, {})
+    parameters = {s.name: s.value for s in kernel.scalars}
     readonly = {b.name for b in kernel.buffers if b.access == "in"}
     first: dict[tuple[Any, ...], ir.Op] = {}
     for op in ir.walk(kernel.body):
@@ -52,6 +53,8 @@ def definitions(kernel: ir.Kernel) -> Definitions:
             found.op[result] = op
         if op.name == "scalar":
             found.scalar[op.result] = op.attrs["name"]
+            found.representative[op.result] = parameters[op.attrs["name"]]
+            continue
         if op.name in _EFFECTS or (
             op.name.startswith("load") and op.attrs["buffer"] not in readonly
         ):

@@ -198,10 +198,11 @@ class Algebra:
 
     def upper(self, form: Form, facts: Iterable[Form]) -> float:
         """The least bound of ``form`` that one fact or none gives: for messages."""
-        candidates = [self.most(form)]
-        for fact in facts:
-            candidates += [self.most(f) for f in _eliminations(form, fact)]
-        return min(candidates)
+        return min(self.most(f) for f in (form, *self.eliminations(form, facts)))
+
+    def eliminations(self, form: Form, facts: Iterable[Form]) -> list[Form]:
+        """Upper bounds of ``form`` that one of ``facts`` gives."""
+        return [f for fact in facts for f in _eliminations(form, fact)]
 
 
 _COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}

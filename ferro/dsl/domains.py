@@ -1,0 +1,377 @@
+"""What the last tile covers too much: proofs that masks cut it off, and hazards in place.
+
+A coordinate runs over whole tiles, past the end of its loop or grid by an amount that depends on
+the tile size. Whatever leaves the coordinate (a store, a reduction) must be masked by the end, or
+hold a number there that changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ferro.dsl import extents, ir
+from ferro.dsl.bounds import Access
+from ferro.dsl.definitions import Axes, Definitions, source
+from ferro.dsl.intervals import Range, exactly, full
+from ferro.dsl.launch import LARGEST, limits
+from ferro.dsl.linear import Algebra, Form
+from ferro.dsl.ranges import Ranges
+from ferro.dsl.tiles import ANY, Axis, Coordinate, Problem, State
+from ferro.dsl.types import Span, boolean, i32
+
+Number = float | int
+_MEMORY = {"load": 0, "store": 0}
+
+
+class Domains:
+    """Proofs about one kernel for every size its dimensions may have."""
+
+    def __init__(self, kernel: ir.Kernel, defined: Definitions) -> None:
+        self.kernel = kernel
+        self.defined = defined
+        scalars = {s.name: Range(*limits(s)) for s in kernel.scalars if s.value.dtype.is_int}
+        self._ranges = Ranges(kernel, scalars, [_count_range(e) for e in kernel.grid])
+        self._algebra = Algebra(defined, self._range, self._exact)
+        self._unbounded: dict[ir.Value, tuple[bool, bool]] = {}
+        self._touched: dict[str, list[ir.Op]] = defaultdict(list)
+        self._scalars = {s.name: s.value for s in kernel.scalars}
+        self._expressions = {
+            e: op.result
+            for op in ir.walk(kernel.body)
+            if len(op.results) == 1
+            for e in [self._expression(op.result)]
+            if e is not None
+        }
+
+    # numbers and sizes
+
+    def number(self, value: ir.Value) -> int | None:
+        """The integer that every element of ``value`` is, if it is known."""
+        form = self._algebra.form(value) if value.dtype.is_int else None
+        return None if form is None or form.terms else form.constant
+
+    def tile_size(self, count: ir.Extent) -> int:
+        """The size of the tiles that a grid of ``count`` programs covers an extent with: ANY for a
+        fixed number of programs, 0 if the grid does not count tiles."""
+        if count[0] == "const":
+            return ANY
+        if count[0] == "cdiv" and count[2][0] == "const" and not extents.from_schedule(count[1]):
+            return int(count[2][1])
+        return 0
+
+    def _range(self, value: ir.Value) -> Range:
+        return self._ranges.of.get(value) or full(value.dtype)
+
+    def _exact(self, value: ir.Value) -> bool:
+        """True if a sum cannot wrap once the launch's bounds are proved: its operands are not data
+        that may be anything."""
+        op = self.defined.op.get(value)
+        return (
+            value.dtype is i32 and op is not None and not any(any(self._open(a)) for a in op.args)
+        )
+
+    def _open(self, value: ir.Value) -> tuple[bool, bool]:
+        """Whether data leaves the value without a lower, an upper bound."""
+        value = self.defined.same(value)
+        if value not in self._unbounded:
+            self._unbounded[value] = (True, True)  # meanwhile, for a value carried around
+            self._unbounded[value] = self._open_by(value)
+        return self._unbounded[value]
+
+    def _open_by(self, value: ir.Value) -> tuple[bool, bool]:
+        parameter = self.defined.parameter.get(value)
+        if parameter is not None:
+            counts = parameter.op.name == "walk" or parameter.position == 0
+            return (not counts,) * 2 if value.dtype.is_int else (True, True)
+        op = self.defined.op.get(value)
+        if op is None or (not op.args and not op.name.startswith("load")):
+            return (False, False)
+        if op.blocks or op.name in ("load", "bitcast"):
+            return (True, True)
+        if op.name == "cast" and op.args[0].dtype is not i32:
+            return (op.args[0].dtype.size >= 4,) * 2
+        flags = [self._open(a) for a in op.args if a.dtype is not boolean]
+        lows, highs = [f[0] for f in flags], [f[1] for f in flags]
+        if op.name == "min":
+            return any(lows), all(highs)
+        if op.name == "max":
+            return all(lows), any(highs)
+        return (any(lows) or any(highs),) * 2
+
+    # the end of a coordinate
+
+    def stored(self, op: ir.Op, axes: Sequence[Axis]) -> Problem | None:
+        """A store that the last tile would widen by an amount that depends on the tile size."""
+        facts = self._mask_facts(op) + self._inside(op)
+        for axis, coordinate in enumerate(axes):
+            if isinstance(coordinate, Coordinate) and not self.ends(coordinate, axis, facts):
+                name = self._end_text(coordinate)
+                return Problem(
+                    "FER515",
+                    op.span,
+                    "the last tile is stored without a mask at its end: how far"
+                    " it reaches depends on the tile size",
+                    f"mask the store with `{name}`",
+                )
+        return None
+
+    def masked(self, mask: ir.Value, axis: int, coordinate: Coordinate) -> bool:
+        """True if ``mask`` holds only where ``coordinate``, along ``axis``, is before its end."""
+        return self.ends(coordinate, axis, self._algebra.conditions(mask))
+
+    def ends(self, coordinate: Coordinate, axis: int, facts: list[Form]) -> bool:
+        """True if ``facts`` place ``coordinate`` before its end, or its tiles end there exactly."""
+        here = self._form(coordinate, axis)
+        end = self._end(coordinate)
+        if end is not None:
+            return self._even(coordinate, end) or self._algebra.proves(
+                (here - end).shifted(1), facts
+            )
+        # A fixed number of programs: any fixed end that they reach will do.
+        covered = self._covered(coordinate)
+        rests = [f - here for f in facts]
+        return any(not r.terms and 1 - r.constant <= covered for r in rests)
+
+    def _form(self, coordinate: Coordinate, axis: int) -> Form:
+        origin = self._algebra.form(coordinate.origin).scaled(coordinate.factor)
+        return origin + self._algebra.form(coordinate.offset, (axis,))
+
+    def _loop(self, coordinate: Coordinate) -> ir.Op:
+        return self.defined.parameter[coordinate.origin].op
+
+    def _count(self, coordinate: Coordinate) -> ir.Extent:
+        return self.kernel.grid[self.defined.op[coordinate.origin].attrs["axis"]]
+
+    def _end(self, coordinate: Coordinate) -> Form | None:
+        if coordinate.kind == "loop":
+            return self._algebra.form(self._loop(coordinate).args[1])
+        count = self._count(coordinate)
+        return self._extent_form(count[1]) if count[0] == "cdiv" else None
+
+    def _covered(self, coordinate: Coordinate) -> int:
+        count = self._count(coordinate)
+        return int(count[1]) * coordinate.size if count[0] == "const" else 0
+
+    def _even(self, coordinate: Coordinate, end: Form) -> bool:
+        """True if the tiles end exactly at ``end``."""
+        start = Form(0)
+        if coordinate.kind == "loop":
+            start = self._algebra.form(self._loop(coordinate).args[0])
+        length = end - start
+        return not length.terms and length.constant % coordinate.size == 0
+
+    def _end_text(self, coordinate: Coordinate) -> str:
+        name = coordinate.origin.name or "index"
+        if coordinate.kind == "loop":
+            stop = self._loop(coordinate).args[1]
+            number = self.number(stop)
+            return f"{name} + offset < {stop.name or (number if number is not None else 'stop')}"
+        count = self._count(coordinate)
+        return f"index < {extents.text(count[1] if count[0] == 'cdiv' else count)}"
+
+    # extents as forms
+
+    def _extent_form(self, extent: ir.Extent) -> Form | None:
+        if extent[0] == "const":
+            return Form(extent[1])
+        if extent[0] == "name":
+            return self._algebra.form(self._scalars[extent[1]])
+        if extent in self._expressions:
+            return self._algebra.form(self._expressions[extent])
+        sides = [self._extent_form(e) for e in extent[1:]]
+        if extent[0] not in ("+", "-", "*") or None in sides:
+            return None
+        left, right = (s for s in sides if s is not None)
+        if extent[0] != "*":
+            return left + right if extent[0] == "+" else left - right
+        if not right.terms:
+            return left.scaled(right.constant)
+        return right.scaled(left.constant) if not left.terms else None
+
+    def _expression(self, value: ir.Value) -> ir.Extent | None:
+        """A scalar read back as an extent, as the front end reads the counts of grids."""
+        op = self.defined.op.get(value)
+        if op is None or value.dtype is not i32 or value.shape:
+            return None
+        if op.name == "scalar":
+            return extents.name(op.attrs["name"])
+        if op.name == "const":
+            return extents.const(op.attrs["value"])
+        if op.name not in _EXTENT_OPERATORS:
+            return None
+        sides = [self._expression(a) for a in op.args]
+        return None if None in sides else (_EXTENT_OPERATORS[op.name], *sides)
+
+    # facts
+
+    def _mask_facts(self, op: ir.Op) -> list[Form]:
+        mask = Access(op, (), ()).mask
+        return self._algebra.conditions(mask) if mask is not None else []
+
+    def _inside(self, op: ir.Op) -> list[Form]:
+        """Every index is inside its extent: the launch refuses otherwise."""
+        if "rank" not in op.attrs:
+            indices, sizes = op.args[:1], self.kernel.buffer(op.attrs["buffer"]).extents[:1]
+        else:
+            indices = Access(op, (), ()).indices
+            sizes = self.kernel.buffer(op.attrs["buffer"]).extents
+        facts = []
+        for index, size in zip(indices, sizes, strict=True):
+            end = self._extent_form(size)
+            if end is not None and not extents.from_schedule(size):
+                facts.append((self._algebra.form(index) - end).shifted(1))
+        return facts
+
+    # what is past the end
+
+    def outside(self, value: ir.Value, axis: int | None, coordinate: Coordinate) -> Number | None:
+        """The number that ``value`` is wherever ``coordinate``, along ``axis``, is past its end."""
+        op = self.defined.op.get(value)
+        if op is None:
+            return None
+        if op.name == "const":
+            return op.attrs["value"]
+        shown = source(op, _one_hot(axis, value.type.rank))
+        if shown is not None:
+            return self.outside(shown[0], _place(shown[1]), coordinate)
+        if op.name in ("load", "load_block"):
+            return self._loaded(op, axis, coordinate)
+        if op.name == "where":
+            return self._chosen(op, axis, coordinate)
+        if op.name == "cast" and op.args[0].dtype.is_int and op.result.dtype.is_float:
+            number = self.outside(op.args[0], axis, coordinate)
+            return None if number is None else float(number)
+        if op.name in _FOLDS and value.dtype.kind == "float":
+            numbers = [self.outside(a, axis, coordinate) for a in op.args]
+            if None not in numbers:
+                with np.errstate(all="ignore"):
+                    return float(_FOLDS[op.name](*(np.float32(n) for n in numbers)))
+        return None
+
+    def _loaded(self, op: ir.Op, axis: int | None, coordinate: Coordinate) -> Number | None:
+        mask = Access(op, (), ()).mask
+        if mask is None or axis is None or axis >= mask.type.rank:
+            return None
+        if not self.masked(mask, axis, coordinate):
+            return None
+        if op.name == "load_block":
+            return 0
+        return self.outside(op.args[-1], axis, coordinate) if op.attrs["other"] else None
+
+    def _chosen(self, op: ir.Op, axis: int | None, coordinate: Coordinate) -> Number | None:
+        cond, a, b = op.args
+        if axis is None:
+            return None
+        if self.ends(coordinate, axis, self._algebra.conditions(cond, True)):
+            return self.outside(b, axis, coordinate)
+        if self.ends(coordinate, axis, self._algebra.conditions(cond, False)):
+            return self.outside(a, axis, coordinate)
+        return None
+
+    # buffers that are read and written
+
+    def touch(self, op: ir.Op) -> None:
+        """Note a load or store of elements."""
+        if op.name in _MEMORY and op not in self._touched[op.attrs["buffer"]]:
+            self._touched[op.attrs["buffer"]].append(op)
+
+    def hazards(self, states: Mapping[ir.Value, State]) -> Iterator[Problem]:
+        """Elements of an inout buffer that are written at one coordinate and used at another."""
+        for buffer in self.kernel.buffers:
+            operations = self._touched[buffer.name] if buffer.access == "inout" else []
+            for store in (op for op in operations if op.name == "store"):
+                for other in operations:
+                    if other is not store and not self._apart(store, other, states):
+                        yield _hazard(buffer.name, store.span, other.span)
+
+    def _apart(self, a: ir.Op, b: ir.Op, states: Mapping[ir.Value, State]) -> bool:
+        pairs = list(zip(Access(a, (), ()).indices, Access(b, (), ()).indices, strict=True))
+        wanted = {c for i in pairs for v in i for c in states[v].coordinates}
+        for x, y in pairs:
+            mine, theirs = self._algebra.form(x), self._algebra.form(y)
+            same = {c for c in wanted if self._ties(c, states[x], states[y], mine - theirs)}
+            if self._never_equal(mine, theirs, a, b):
+                return True
+            wanted -= same
+        return not wanted
+
+    def _ties(self, coordinate: Coordinate, x: State, y: State, difference: Form) -> bool:
+        """True if the indices are equal only where the coordinate is."""
+        alone = x.coordinates == y.coordinates == [coordinate]
+        return alone and not difference.terms and difference.constant == 0
+
+    def _never_equal(self, mine: Form, theirs: Form, a: ir.Op, b: ir.Op) -> bool:
+        difference = mine - theirs
+        grid = math.gcd(*(f for _, f in mine.terms), *(f for _, f in theirs.terms))
+        if not difference.terms and grid > 1 and difference.constant % grid:
+            return True
+        for one, other, op1, op2 in ((mine, theirs, a, b), (theirs, mine, b, a)):
+            tops = self._bounds(one, self._mask_facts(op1))
+            floors = self._bounds(other.scaled(-1), self._mask_facts(op2))
+            if any(self._algebra.proves((t + f).shifted(1)) for t in tops for f in floors):
+                return True
+        return False
+
+    def _bounds(self, form: Form, facts: list[Form]) -> list[Form]:
+        """Upper bounds of ``form`` that mention scalars only."""
+        candidates = [form, *self._algebra.eliminations(form, facts)]
+        return [b for b in map(self._at_most, candidates) if b is not None]
+
+    def _at_most(self, form: Form) -> Form | None:
+        """The form with everything that varies replaced by its largest value."""
+        bound = Form(form.constant)
+        for (value, axes), factor in form.terms:
+            held = self._range(value)
+            if value in self._scalars.values():
+                bound = bound + self._algebra.form(value, axes).scaled(factor)
+            elif factor < 0 or held.hi < LARGEST:
+                bound = bound.shifted(factor * (held.hi if factor > 0 else held.lo))
+            else:
+                return None
+        return bound
+
+
+_EXTENT_OPERATORS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "//",
+    "mod": "%",
+    "min": "min",
+    "max": "max",
+}
+_FOLDS: dict[str, Callable[..., np.floating]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "abs": np.abs,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def _count_range(count: ir.Extent) -> Range:
+    return exactly(count[1]) if count[0] == "const" else Range(0, LARGEST)
+
+
+def _one_hot(axis: int | None, rank: int) -> Axes:
+    return tuple(0 if n == axis else None for n in range(rank))
+
+
+def _place(axes: Axes) -> int | None:
+    return axes.index(0) if 0 in axes else None
+
+
+def _hazard(name: str, span: Span, other: Span) -> Problem:
+    return Problem(
+        "FER517",
+        span,
+        f"`{name}` is written here and used at line {other.line} by another index:"
+        " which of the two comes first depends on the tile size",
+        "use one index for reading and writing in place, or write to a buffer of its own",
+    )

@@ -1,0 +1,424 @@
+"""The proof that no schedule constexpr reaches a value: "one meaning, to the bit".
+
+One pass gives each value a ``tiles.State``. Stores, conditions and loop bounds must be clean, and
+what a tile size makes ragged (the last tile) must be masked off before it is stored or reduced.
+``reductions.py`` judges what loops over tiles may carry. docs/design-notes/schedule-taint.md tells
+what the front end marks. Index arithmetic is taken not to wrap: ``bounds.py`` proves that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ferro.dsl import extents, ir
+from ferro.dsl.definitions import definitions
+from ferro.dsl.diagnostics import Diagnostic
+from ferro.dsl.domains import Domains
+from ferro.dsl.reductions import Reductions
+from ferro.dsl.tiles import (
+    ANY,
+    FIXED,
+    TOGETHER,
+    UNIFORM,
+    Axis,
+    Coordinate,
+    Part,
+    Problem,
+    State,
+    added,
+    broken,
+    fixed,
+    join_axes,
+    joined,
+    moved,
+    pending,
+    scaled,
+    settled,
+)
+from ferro.dsl.types import NOWHERE, Span
+
+_COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
+_ROUNDS = 4
+
+
+def check(kernel: ir.Kernel) -> list[Diagnostic]:
+    """Every way in which a schedule constexpr of ``kernel`` may reach a value, as errors."""
+    if not kernel.schedule:
+        return []
+    return _Analysis(kernel).findings()
+
+
+class _Analysis:
+    def __init__(self, kernel: ir.Kernel) -> None:
+        self.kernel = kernel
+        self.defined = definitions(kernel)
+        self.domains = Domains(kernel, self.defined)
+        self.states: dict[ir.Value, State] = {s.value: State() for s in kernel.scalars}
+        self.reductions = Reductions(kernel, self.defined, self.domains, self.states)
+        self.found: dict[tuple[str, Span, str], Diagnostic] = {}
+
+    def findings(self) -> list[Diagnostic]:
+        self._block(self.kernel.body)
+        for problem in self.domains.hazards(self.states):
+            self._report(problem)
+        return list(self.found.values())
+
+    def _report(self, problem: Problem) -> None:
+        names = ", ".join(sorted(self.kernel.schedule))
+        diagnostic = Diagnostic(
+            problem.code,
+            problem.span,
+            problem.message,
+            problem.help,
+            (f"schedule constexprs of `{self.kernel.name}`: {names}; they may change speed only",),
+        )
+        self.found.setdefault((problem.code, problem.span, problem.message), diagnostic)
+
+    def _demand(self, state: State, span: Span) -> bool:
+        """Report a value that is not clean where one is needed."""
+        if not state.clean:
+            self._report(pending(state, span))
+        return state.clean
+
+    def _block(self, block: ir.Block) -> None:
+        for op in block.ops:
+            handler = _OPERATIONS.get(op.name, _Analysis._elementwise)
+            handler(self, op)
+
+    def _settled(self, values: Sequence[ir.Value], span: Span) -> list[State]:
+        return [settled(self.states[v], span) for v in values]
+
+    # sources
+
+    def _const(self, op: ir.Op) -> None:
+        value = op.result
+        if "schedule" not in op.attrs:
+            self.states[value] = State()
+        elif value.dtype.is_int:
+            part = Part("size", value, int(op.attrs["value"]))
+            self.states[value] = State((), ((part, 1),), pure=True)
+        else:
+            self.states[value] = broken(
+                Problem(
+                    "FER510", op.span, f"a schedule constexpr becomes a {value.dtype}", TOGETHER
+                ),
+                0,
+            )
+
+    def _scalar(self, op: ir.Op) -> None:
+        self.states[op.result] = State()
+
+    def _program_id(self, op: ir.Op) -> None:
+        count = self.kernel.grid[op.attrs["axis"]]
+        state = State()
+        if extents.from_schedule(count):
+            part = Part("program", self.defined.same(op.result), self.domains.tile_size(count))
+            state = State((), ((part, 1),), pure=True)
+        self.states[op.result] = state
+
+    def _arange(self, op: ir.Op) -> None:
+        size, start = op.attrs["size"], op.attrs["start"]
+        if "schedule" not in op.attrs:
+            self.states[op.result] = State((fixed(size),))
+            return
+        parts = [(Part("offset", self.defined.same(op.result), size, 0), 1)]
+        if start:  # which of the two bounds derives is not known
+            parts.append((Part("size", op.result, start), 1))
+        self.states[op.result] = State((UNIFORM,), tuple(parts), pure=not start)
+
+    def _partials(self, op: ir.Op) -> None:
+        self.states[op.result] = State((*(UNIFORM,) * (op.result.type.rank - 1), FIXED))
+
+    # shapes
+
+    def _broadcast(self, op: ir.Op) -> None:
+        (x,) = op.args
+        rank = op.result.type.rank
+        offset = rank - x.type.rank
+        places = [
+            n + offset if x.shape[n] == op.result.shape[n + offset] else None
+            for n in range(x.type.rank)
+        ]
+        state = moved(self.states[x], places, rank, op.span)
+        written = op.attrs.get("schedule_axes")
+        if written is not None:
+            new = set(range(rank)) - {p for p in places if p is not None} - set(written)
+            axes = tuple(
+                fixed(op.result.shape[n]) if n in new else a for n, a in enumerate(state.axes)
+            )
+            state = State(axes, state.tiles, state.pure, state.problem)
+        self.states[op.result] = state
+
+    def _expand(self, op: ir.Op) -> None:
+        (x,) = op.args
+        axis, rank = op.attrs["axis"], op.result.type.rank
+        places = [n for n in range(rank) if n != axis]
+        self.states[op.result] = moved(self.states[x], places, rank, op.span)
+
+    def _transpose(self, op: ir.Op) -> None:
+        perm = op.attrs["perm"]
+        places = [perm.index(n) for n in range(len(perm))]
+        self.states[op.result] = moved(self.states[op.args[0]], places, len(perm), op.span)
+
+    def _reshape(self, op: ir.Op) -> None:
+        (x,) = op.args
+        state = self.states[x]
+        places = _kept_axes(x.shape, op.result.shape)
+        lost = [n for n, place in enumerate(places) if place is None]
+        parts = [p for p, _ in state.tiles if p.kind == "offset" and p.axis in lost]
+        if parts or any(isinstance(state.axes[n], Coordinate) for n in lost):
+            problem = state.problem or Problem(
+                "FER512",
+                op.span,
+                "a reshape takes a tile's coordinate apart",
+                "give the tile fixed extents there, and take more tiles",
+            )
+            self.states[op.result] = broken(problem, op.result.type.rank)
+            return
+        axes: list[Axis] = [fixed(n) for n in op.result.shape]
+        for n in op.attrs.get("schedule_axes", ()):
+            axes[n] = UNIFORM
+        tiles = []
+        for n, place in enumerate(places):
+            if place is not None:
+                axes[place] = state.axes[n]
+        for part, factor in state.tiles:
+            place = places[part.axis] if part.kind == "offset" else None
+            moved_part = part if place is None else Part(part.kind, part.value, part.size, place)
+            tiles.append((moved_part, factor))
+        self.states[op.result] = State(tuple(axes), tuple(tiles), state.pure, state.problem)
+
+    def _split(self, op: ir.Op) -> None:
+        self._halved([op.args[0]], op)
+
+    def _join(self, op: ir.Op) -> None:
+        self._halved(op.args, op)
+
+    def _halved(self, args: Sequence[ir.Value], op: ir.Op) -> None:
+        axes, problem = join_axes(self._settled(args, op.span), op.span)
+        axis = op.attrs["axis"]
+        if problem is None and isinstance(axes[axis], Coordinate):
+            problem = Problem(
+                "FER512",
+                op.span,
+                f"`tl.{op.name}` takes a tile's coordinate apart",
+                "give that axis a fixed extent, or load the two parts by index",
+            )
+        for result in op.results:
+            self.states[result] = State(axes, problem=problem)
+
+    # elementwise
+
+    def _elementwise(self, op: ir.Op) -> None:
+        state = joined(self._settled(op.args, op.span), op.span)
+        self._give(op.results, [state] * len(op.results))
+
+    def _sum(self, op: ir.Op) -> None:
+        a, b = (self.states[v] for v in op.args)
+        if not op.result.dtype.is_int or not (a.tiles or b.tiles):
+            self._elementwise(op)
+            return
+        sign = -1 if op.name == "sub" else 1
+        self.states[op.result] = added(a, scaled(b, sign), op.span)
+
+    def _compare(self, op: ir.Op) -> None:
+        a, b = (self.states[v] for v in op.args)
+        if not op.args[0].dtype.is_int or not (a.tiles and b.tiles):
+            self._elementwise(op)
+            return
+        self.states[op.result] = settled(added(a, scaled(b, -1), op.span), op.span)
+
+    def _neg(self, op: ir.Op) -> None:
+        state = self.states[op.args[0]]
+        if state.tiles and state.problem is None:
+            self.states[op.result] = scaled(state, -1)
+        else:
+            self._elementwise(op)
+
+    def _mul(self, op: ir.Op) -> None:
+        for x, y in (op.args, op.args[::-1]):
+            state, factor = self.states[x], self._factor(y, self.states[x])
+            if state.tiles and state.problem is None and factor is not None:
+                axes, problem = join_axes([state, State(self.states[y].axes)], op.span)
+                self.states[op.result] = State(
+                    axes, scaled(state, factor).tiles, state.pure, problem
+                )
+                return
+        self._elementwise(op)
+
+    def _factor(self, value: ir.Value, other: State) -> int | None:
+        """The number that ``value`` is, if ``other`` times it can still be part of a coordinate."""
+        state = self.states[value]
+        if state.clean:
+            return self.domains.number(value)
+        if len(state.tiles) != 1 or not state.pure or not other.pure:
+            return None
+        part, factor = state.tiles[0]
+        return part.size * factor if part.kind == "size" else None
+
+    # memory and reductions
+
+    def _load(self, op: ir.Op) -> None:
+        self._elementwise(op)
+        self.domains.touch(op)
+
+    def _load_block(self, op: ir.Op) -> None:
+        axes, problem = join_axes(self._settled(op.args, op.span), op.span)
+        q, scale = op.results
+        self.states[q] = State((*axes, FIXED), problem=problem)
+        self.states[scale] = State(axes, problem=problem)
+
+    def _store(self, op: ir.Op) -> None:
+        self.domains.touch(op)
+        axes, problem = join_axes(self._settled(op.args, op.span), op.span)
+        problem = problem or self.domains.stored(op, axes)
+        if problem is not None:
+            self._report(problem)
+
+    def _reduce(self, op: ir.Op) -> None:
+        self.states[op.result] = self.reductions.reduce(op, self._settled(op.args, op.span))
+
+    def _accumulate(self, op: ir.Op) -> None:
+        self.states[op.result] = self.reductions.accumulate(op, self._settled(op.args, op.span))
+
+    def _finish(self, op: ir.Op) -> None:
+        (state,) = self._settled(op.args, op.span)
+        self.states[op.result] = State(state.axes[:-1], problem=state.problem)
+
+    def _dot(self, op: ir.Op) -> None:
+        self.states[op.result] = self.reductions.dot(op, self._settled(op.args, op.span))
+
+    def _breakpoint(self, op: ir.Op) -> None:
+        """What is looked at reaches no result."""
+
+    # control
+
+    def _for(self, op: ir.Op) -> None:
+        (block,) = op.blocks
+        counter, *carried = block.params
+        for bound in op.args[:2]:
+            self._demand(self.states[bound], op.span)
+        step = self.states[op.args[2]]
+        sized = len(step.tiles) == 1 and step.tiles[0][0].kind == "size"
+        if sized:
+            part = Part("loop", counter, self.domains.number(op.args[2]) or ANY)
+            self.states[counter] = State((), ((part, 1),), pure=True)
+        else:
+            self._demand(step, op.span)
+            self.states[counter] = State()
+        before = self._settled(op.args[3:], op.span)
+        after = self._turns(carried, before, block)
+        if sized:
+            after = [self.reductions.carried(op, n, state) for n, state in enumerate(after)]
+        self._give(op.results, after)
+
+    def _turns(
+        self, params: Sequence[ir.Value], before: list[State], block: ir.Block
+    ) -> list[State]:
+        """Run ``block`` until its parameters have the axes of what it yields."""
+        states = before
+        for _ in range(_ROUNDS):
+            self._give(params, states)
+            self._block(block)
+            yields = self._settled(block.results[: len(params)], _end(block))
+            after = [joined(pair, _end(block)) for pair in zip(before, yields, strict=True)]
+            if [s.axes for s in after] == [s.axes for s in states]:
+                break
+            states = [State(s.axes) for s in after]
+        return after
+
+    def _give(self, values: Sequence[ir.Value], states: Sequence[State]) -> None:
+        self.states.update(zip(values, states, strict=True))
+
+    def _if(self, op: ir.Op) -> None:
+        self._demand(self.states[op.args[0]], op.span)
+        sides = []
+        for block in op.blocks:
+            self._block(block)
+            sides.append(self._settled(block.results, op.span))
+        for n, result in enumerate(op.results):
+            self.states[result] = joined([s[n] for s in sides], op.span)
+
+    def _walk(self, op: ir.Op) -> None:
+        if "schedule" in op.attrs:
+            self._report(
+                Problem(
+                    "FER516",
+                    op.span,
+                    "the chunk size of an ordered walk derives from a schedule constexpr",
+                    "give `tl.chunks` a number or a tl.const: it decides the order of the sum",
+                )
+            )
+        self._demand(self.states[op.args[0]], op.span)
+        body, rule = op.blocks
+        self._give(body.params, [State(), State()])
+        self._block(body)
+        count = len(op.results)
+        new = self._settled(body.results[:count], op.span)
+        whens = self._settled(body.results[count:], op.span)
+        empty = self._settled(op.args[1:], op.span)
+        self._give(rule.params[count:], new)
+        begin = [
+            joined([*pair, *_widened(whens, pair[0])], op.span)
+            for pair in zip(new, empty, strict=True)
+        ]
+        self._give(op.results, self._turns(rule.params[:count], begin, rule))
+
+
+def _widened(whens: list[State], like: State) -> list[State]:
+    """``when`` covers the leading axes of a value."""
+    rank = len(like.axes)
+    return [State((*w.axes, *(UNIFORM,) * (rank - len(w.axes))), problem=w.problem) for w in whens]
+
+
+def _end(block: ir.Block) -> Span:
+    return block.ops[-1].span if block.ops else NOWHERE
+
+
+def _kept_axes(old: Sequence[int], new: Sequence[int]) -> list[int | None]:
+    """Where each old axis is after a row-major reshape, None for those cut up or fused."""
+    places: list[int | None] = [None] * len(old)
+    before = after = 1
+    i = j = 0
+    while i < len(old) and j < len(new):
+        if before == after and old[i] == new[j]:
+            places[i] = j
+            before, after, i, j = before * old[i], after * new[j], i + 1, j + 1
+        elif before * old[i] <= after * new[j]:
+            before, i = before * old[i], i + 1
+        else:
+            after, j = after * new[j], j + 1
+    return places
+
+
+_OPERATIONS: dict[str, Callable[[_Analysis, ir.Op], None]] = {
+    "const": _Analysis._const,
+    "scalar": _Analysis._scalar,
+    "program_id": _Analysis._program_id,
+    "arange": _Analysis._arange,
+    "partials": _Analysis._partials,
+    "broadcast": _Analysis._broadcast,
+    "expand": _Analysis._expand,
+    "transpose": _Analysis._transpose,
+    "reshape": _Analysis._reshape,
+    "split": _Analysis._split,
+    "join": _Analysis._join,
+    "add": _Analysis._sum,
+    "sub": _Analysis._sum,
+    "neg": _Analysis._neg,
+    "mul": _Analysis._mul,
+    **dict.fromkeys(_COMPARISONS, _Analysis._compare),
+    "load": _Analysis._load,
+    "load_block": _Analysis._load_block,
+    "store": _Analysis._store,
+    "store_block": _Analysis._store,
+    "reduce": _Analysis._reduce,
+    "accumulate": _Analysis._accumulate,
+    "finish": _Analysis._finish,
+    "dot": _Analysis._dot,
+    "dot_i8": _Analysis._dot,
+    "breakpoint": _Analysis._breakpoint,
+    "for": _Analysis._for,
+    "if": _Analysis._if,
+    "walk": _Analysis._walk,
+}
