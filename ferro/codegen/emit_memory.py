@@ -111,6 +111,7 @@ def pull_load(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) 
     code = e.template(
         "load",
         p=name,
+        T=e.dialect.ctype(dtype, True),
         at=at.offset,
         step=at.step.c,
         contiguous=at.varying is None and at.step.constant == 1,
@@ -141,6 +142,7 @@ def emit_store(e: Emitter, op: Op) -> None:
             e.template(
                 "store",
                 p=name,
+                T=e.dialect.ctype(pointer.dtype, True),
                 at=at.offset,
                 lane=lane is not None,
                 contiguous=at.varying is None and at.step.constant == 1,

@@ -62,6 +62,7 @@ def _fetch(e: Emitter, op: Op, p: str, place: Place, row: Poly, lane: bool, half
     code = e.template(
         "load",
         p=p,
+        T=e.dialect.ctype(dtype, True),
         at=place.at,
         step="1",
         contiguous=place.contiguous,
