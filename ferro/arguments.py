@@ -34,7 +34,7 @@ def dimensions(kernel: ir.Kernel, given: Mapping[str, int]) -> dict[str, int]:
     _no_strangers("dimension", given, implicit)
     if any(value < 0 for value in given.values()):
         raise ArgumentsError("a dimension cannot be negative")
-    return {name: given.get(name, DEFAULT_DIMENSION) for name in implicit}
+    return {**given, **{name: DEFAULT_DIMENSION for name in implicit if name not in given}}
 
 
 def make(
