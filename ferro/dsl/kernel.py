@@ -83,9 +83,10 @@ class KernelDefinition:
         """
         from ferro.dsl.specialise import specialise
 
-        key = (frozenset(absent), tuple((k, type(v), v) for k, v in sorted(constants.items())))
+        left_out = frozenset(absent)
+        key = (left_out, tuple((k, type(v), repr(v)) for k, v in sorted(constants.items())))
         if key not in self._kernels:
-            self._kernels[key] = specialise(self, constants, frozenset(absent))
+            self._kernels[key] = specialise(self, constants, left_out)
         return self._kernels[key]
 
     def lookup(self, name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -209,7 +209,7 @@ class Specialiser(Walks):
     ) -> dict[str, Object]:
         variables: dict[str, Object] = {}
         for p in self._definition.parameters.values():
-            for node in (n for e in p.extents for n in ast.names(e)):
+            for node in _sizes(p):
                 variables[node.id] = _ABSENT_DIMENSION
         variables.update(dict.fromkeys(self._definition.parameters))
         variables.update(statics)
@@ -279,10 +279,23 @@ def _combined(op: str, left: Extent, right: Extent) -> Extent:
     return (op, left, right)
 
 
+def _sizes(parameter: Parameter) -> Iterator[ast.Name]:
+    """The names that a buffer's extents are made of."""
+    waiting: list[ast.Node] = list(reversed(parameter.extents))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            yield node
+        elif isinstance(node, ast.Call):
+            waiting += reversed(node.args)
+        else:
+            waiting += reversed(list(ast.children(node)))
+
+
 def value_span(definition: KernelDefinition, name: str) -> Span:
     """Where a dimension is first mentioned."""
     for parameter in definition.parameters.values():
-        for node in (n for e in parameter.extents for n in ast.names(e)):
+        for node in _sizes(parameter):
             if node.id == name:
                 return node.span
     return definition.tree.span

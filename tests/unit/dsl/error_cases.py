@@ -124,7 +124,9 @@ BODIES: dict[str, str] = {
     "range_negative_step": "for i in range(8, 0, -1):\n    pass",
     "range_over_tile": "for i in range(k):\n    pass",
     "loop_over_list": "for i in (1, 2):\n    pass",
-    "loop_changes_shape": "acc = 0.0\nfor i in range(4):\n    acc = acc + v\ntl.store(y[row, k], acc)",
+    "loop_changes_shape": (
+        "acc = 0.0\nfor i in range(4):\n    acc = acc + v\ntl.store(y[row, k], acc)"
+    ),
     "loop_changes_dtype": "acc = 0\nfor i in range(4):\n    acc = s\ntl.store(y[row, 0], acc)",
     "branches_differ": "if n > 3:\n    z = v\nelse:\n    z = s\ntl.store(y[row, k], z)",
     "string_changes_at_run_time": (

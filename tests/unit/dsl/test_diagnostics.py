@@ -71,7 +71,7 @@ def test_the_span_is_that_of_the_file_for_indented_kernels() -> None:
     class Kernels:
         @kernel
         def bad(x: tl.ptr[f32, N]):
-            pass; unknown_thing = tl.load(x[missing])  # fmt: skip  # noqa: E702
+            tl.load(x[missing])
 
     with pytest.raises(CompileError) as caught:
         Kernels.bad.specialise()
