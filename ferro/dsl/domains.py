@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from ferro.dsl.launch import LARGEST, limits
 from ferro.dsl.linear import Algebra, Form
 from ferro.dsl.ranges import Ranges
 from ferro.dsl.tiles import ANY, Axis, Coordinate, Problem, State
-from ferro.dsl.types import Span, boolean, i32
+from ferro.dsl.types import DType, Span, boolean, f32, i32
 
 Number = float | int
 _MEMORY = {"load": 0, "store": 0}
@@ -180,8 +181,9 @@ class Domains:
             return Form(extent[1])
         if extent[0] == "name":
             return self._algebra.form(self._scalars[extent[1]])
-        if extent in self._expressions:
-            return self._algebra.form(self._expressions[extent])
+        known = self._expressions.get(extents.simplify(extent))
+        if known is not None:
+            return self._algebra.form(known)
         sides = [self._extent_form(e) for e in extent[1:]]
         if extent[0] not in ("+", "-", "*") or None in sides:
             return None
@@ -204,7 +206,7 @@ class Domains:
         if op.name not in _EXTENT_OPERATORS:
             return None
         sides = [self._expression(a) for a in op.args]
-        return None if None in sides else (_EXTENT_OPERATORS[op.name], *sides)
+        return None if None in sides else extents.simplify((_EXTENT_OPERATORS[op.name], *sides))
 
     # facts
 
@@ -242,14 +244,14 @@ class Domains:
             return self._loaded(op, axis, coordinate)
         if op.name == "where":
             return self._chosen(op, axis, coordinate)
-        if op.name == "cast" and op.args[0].dtype.is_int and op.result.dtype.is_float:
-            number = self.outside(op.args[0], axis, coordinate)
-            return None if number is None else float(number)
-        if op.name in _FOLDS and value.dtype.kind == "float":
+        if op.name == "cast":
+            return _converted(self.outside(op.args[0], axis, coordinate), op.result.dtype)
+        if op.name in _FOLDS and value.dtype in (f32, i32):
             numbers = [self.outside(a, axis, coordinate) for a in op.args]
             if None not in numbers:
                 with np.errstate(all="ignore"):
-                    return float(_FOLDS[op.name](*(np.float32(n) for n in numbers)))
+                    folded = _FOLDS[op.name](*(value.dtype.numpy.type(n) for n in numbers))
+                return folded.item()
         return None
 
     def _loaded(self, op: ir.Op, axis: int | None, coordinate: Coordinate) -> Number | None:
@@ -271,6 +273,13 @@ class Domains:
         if self.ends(coordinate, axis, self._algebra.conditions(cond, False)):
             return self.outside(a, axis, coordinate)
         return None
+
+    def constant(self, value: ir.Value) -> Number | None:
+        """The number that every element of ``value`` is, seen through views."""
+        op = self.defined.op.get(value)
+        while op is not None and op.name == "broadcast":
+            op = self.defined.op.get(op.args[0])
+        return op.attrs["value"] if op is not None and op.name == "const" else None
 
     # buffers that are read and written
 
@@ -344,7 +353,7 @@ _EXTENT_OPERATORS = {
     "min": "min",
     "max": "max",
 }
-_FOLDS: dict[str, Callable[..., np.floating]] = {
+_FOLDS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -357,6 +366,16 @@ _FOLDS: dict[str, Callable[..., np.floating]] = {
 
 def _count_range(count: ir.Extent) -> Range:
     return exactly(count[1]) if count[0] == "const" else Range(0, LARGEST)
+
+
+def _converted(number: Number | None, dtype: DType) -> Number | None:
+    """A number after a cast that leaves its value alone."""
+    if number is None or isinstance(number, bool):
+        return None
+    with np.errstate(all="ignore"):
+        fits = dtype.is_float or math.isfinite(number)
+        same = np.asarray(number).astype(dtype.numpy).item() if fits else None
+    return same if same == number else None
 
 
 def _one_hot(axis: int | None, rank: int) -> Axes:

@@ -98,7 +98,8 @@ def substitute(extent: Extent, values: Mapping[str, int]) -> Extent:
 
 
 def simplify(extent: Extent) -> Extent:
-    """Constants folded and neutral elements dropped; keeps schedule marks."""
+    """Constants folded, neutral elements dropped, roundings up made ``cdiv``; keeps schedule
+    marks."""
     if extent[0] in ("const", "name"):
         return extent
     op, left, right = extent[0], simplify(extent[1]), simplify(extent[2])
@@ -115,7 +116,16 @@ def simplify(extent: Extent) -> Extent:
         return right
     if op in ("min", "max") and left == right:
         return left
+    if op == "//" and _rounds_up(left, right):
+        return ("cdiv", left[1], right)
     return (op, left, right)
+
+
+def _rounds_up(dividend: Extent, divisor: Extent) -> bool:
+    """True for ``a + (b - 1)`` and ``b``: the quotient is ``cdiv(a, b)``."""
+    if dividend[0] != "+" or divisor[0] != "const" or dividend[2][0] != "const":
+        return False
+    return bool(dividend[2][1] == divisor[1] - 1)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class Reductions:
         self.domains = domains
         self.states = states
         self.uses = _uses(kernel.body)
+        self.initial: Number | None = None
 
     # one operation
 
@@ -121,6 +122,7 @@ class Reductions:
         if result is param:
             return state
         chain = self._chain(result, param)
+        self.initial = self.domains.constant(loop.args[3 + number])
         problem = self._unordered(loop, chain, param, result)
         if problem is not None or chain is None:
             return replace(state, problem=problem)
@@ -218,10 +220,19 @@ class Reductions:
         coordinate = self._own(loop, axes[axis])
         if problem is not None or coordinate is None:
             return problem or self._over_tile(op, kind)
-        nothing = {"sum": 0, "max": -math.inf, "min": math.inf}[kind]
-        if self._cut(op, op.args[0], axis, coordinate, lambda n: n == nothing):
+        if self._cut(op, op.args[0], axis, coordinate, lambda n: self._adds_nothing(kind, n)):
             return None
         return self._ragged(op)
+
+    def _adds_nothing(self, kind: str, number: Number) -> bool:
+        """True if merging ``number`` once more into the carried value leaves it alone."""
+        if kind == "sum":
+            return number == 0
+        limit = self.initial if self.initial is not None else -math.inf
+        if kind == "min":
+            limit = self.initial if self.initial is not None else math.inf
+            return number > limit or repr(number) == repr(limit)
+        return number < limit or repr(number) == repr(limit)
 
     def _accumulated(self, loop: ir.Op, op: ir.Op) -> Problem | None:
         axes, problem = join_axes([self.states[a] for a in op.args[1:]], op.span)

@@ -158,7 +158,7 @@ def pending(state: State, span: Span) -> Problem:
     }
     found = [part.kind for part, _ in state.tiles]
     worst = next(k for k in names if k in found)
-    return Problem("FER510", span, f"this value depends on {names[worst]} alone", TOGETHER)
+    return Problem("FER510", span, f"this value depends on {names[worst]} by itself", TOGETHER)
 
 
 def settled(state: State, span: Span) -> State:
