@@ -26,7 +26,7 @@ format: $(VENV)/.dev-installed
 
 # Every kernel on every stack over the full set of shapes: hours, not minutes.
 conformance: $(VENV)/.dev-installed
-	FERRO_CONFORMANCE=full HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest tests/device $(PYTEST_ARGS)
+	FERRO_CONFORMANCE=full HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest tests/kernels tests/device $(PYTEST_ARGS)
 
 bench: $(VENV)/.dev-installed
 	$(BIN)/python -m benchmarks
