@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from ferro.dsl import ast, extents
+from ferro.dsl import ast, extents, schedule
 from ferro.dsl.cleanup import remove_unused
 from ferro.dsl.context import Frame
 from ferro.dsl.diagnostics import CompileError, did_you_mean
@@ -76,7 +76,7 @@ class Specialiser(Walks):
         self.errors.finish()
         remove_unused(self.builder.block)
         count = max(self.grid, default=0) + 1
-        return Kernel(
+        kernel = Kernel(
             definition.name,
             tuple(buffers),
             tuple(scalars),
@@ -89,6 +89,9 @@ class Specialiser(Walks):
             definition.source,
             definition.tree.span,
         )
+        self.errors.add(schedule.check(kernel))
+        self.errors.finish()
+        return kernel
 
     def function(self, dtypes: Sequence[DType] | None) -> Function:
         """Read the body with scalars for parameters."""

@@ -269,11 +269,17 @@ def test_negative_literals_and_named_floats() -> None:
 
 
 def test_schedule_marks_follow_arithmetic() -> None:
-    k = body("t = tl.arange(0, BLOCK // 4)\ntl.store(y[row, t], tl.zeros([min(BLOCK, 64) // 4]))")
-    (grown,) = [op for op in find(k, "arange") if op.attrs["size"] == 16]
-    assert grown.attrs["schedule"] is True
+    k = body(
+        "size = min(BLOCK, 64) // 4\n"
+        "for k0 in range(0, K, size):\n"
+        "    j = k0 + tl.arange(0, size)\n"
+        "    tl.store(y[row, j], tl.zeros([size]), mask=j < K)"
+    )
+    assert only(k, "arange").attrs == {"start": 0, "size": 16, "axis": "j", "schedule": True}
     assert maker(k, stored(k)).attrs["schedule_axes"] == (0,)
-    assert "schedule" not in find(body("tl.store(y[row, k], v)"), "arange")[0].attrs
+    assert maker(k, only(k, "for").args[2]).attrs == {"value": 16, "schedule": True}
+    plain = body("tl.store(y[row, k], v, mask=k < K)")
+    assert "schedule" not in only(plain, "arange").attrs
 
 
 def test_static_range_unrolls_with_compile_time_counters() -> None:
@@ -506,3 +512,14 @@ def test_every_builtin_has_a_meaning() -> None:
     from ferro.dsl.language import BUILTINS, PYTHON
 
     assert [b.name for b in (*BUILTINS.values(), *PYTHON.values()) if not handled(b.name)] == []
+
+
+def test_a_kernel_whose_bits_depend_on_a_tile_size_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"tl\.chunks|tl\.accumulate"):
+        body(
+            "t = 0.0\n"
+            "for k0 in range(0, K, BLOCK):\n"
+            "    j = k0 + tl.arange(0, BLOCK)\n"
+            "    t = t + tl.sum(tl.load(x[row, j], mask=j < K, other=0.0))\n"
+            "tl.store(y[row, 0], t)"
+        )
