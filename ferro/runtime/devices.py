@@ -11,7 +11,7 @@ import os
 from ferro.runtime.device import Device
 from ferro.runtime.errors import DeviceUnusable, NoSuchDevice
 from ferro.runtime.listing import INTERPRETER, DeviceInfo, devices, interpreter_info
-from ferro.runtime.vendors import discover, prepare
+from ferro.runtime.vendors import discover, limit_threads, prepare
 
 __all__ = ["DeviceInfo", "devices", "find", "open_device"]
 
@@ -21,20 +21,23 @@ def open_device(
 ) -> Device:
     """Open a device.
 
-    ``threads`` limits a CPU device (default ``FERRO_THREADS``, else all); ``timeout`` is how many
-    seconds a wait may take before the device counts as lost. Raises NoSuchDevice for a name that
-    fits none or several devices, DeviceUnusable if it cannot be opened.
+    ``threads`` limits CPU devices (default ``FERRO_THREADS``, else all); it can be chosen once in a
+    process. ``timeout`` is how many seconds a wait may take before the device counts as lost.
+    Raises NoSuchDevice for a name that fits none or several devices, DeviceUnusable if it cannot
+    be opened.
     """
     wanted = str(name if name is not None else os.environ.get("FERRO_DEVICE", "")).strip()
     count = threads if threads is not None else _threads_from_environment()
     if wanted == INTERPRETER:
         return _interpreter(interpreter_info(0))
+    if count is not None:
+        limit_threads(count)
     info = find(wanted)
     if info.kind == INTERPRETER:
         return _interpreter(info)
     from ferro.runtime.opencl import OpenCLDevice
 
-    return OpenCLDevice(info, threads=count, timeout=timeout)
+    return OpenCLDevice(info, timeout)
 
 
 def find(name: str = "") -> DeviceInfo:

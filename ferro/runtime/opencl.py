@@ -33,12 +33,11 @@ class OpenCLDevice(Device):
     def __init__(
         self,
         info: DeviceInfo,
-        threads: int | None = None,
         timeout: float = 60.0,
         cache: ProgramCache | None = None,
     ) -> None:
         self.info = info
-        self.raw = limited(opencl_devices()[info.index], threads)
+        self.raw = opencl_devices()[info.index]
         try:
             self.context = cl.Context([self.raw])
             self.queue = Queue(self.context, self.raw, f"{info.alias} ({info.name})", timeout)
@@ -184,18 +183,3 @@ class OpenCLDevice(Device):
         self._built.clear()
         self.launcher.clear()
         self.queue.watchdog.close()
-
-
-def limited(device: cl.Device, threads: int | None) -> cl.Device:
-    """A part of the device with this many compute units, where the runtime can make one."""
-    if threads is None or threads >= device.max_compute_units:
-        return device
-    if threads < 1:
-        raise DeviceUnusable("--threads must be at least 1")
-    by_counts = cl.device_partition_property.BY_COUNTS
-    try:
-        return device.create_sub_devices([by_counts, threads, 0])[0]
-    except cl.Error as error:
-        raise DeviceUnusable(
-            f"{device.name} cannot be limited to {threads} threads: {error}"
-        ) from error

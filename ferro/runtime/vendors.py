@@ -20,11 +20,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ferro.runtime.errors import DeviceUnusable
 from ferro.runtime.folders import cache_folder, write_atomically
 
 SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
 MARK = "made-by-ferro"
 OCLGRIND_PLACES = ("/usr/lib/oclgrind", "/usr/local/lib/oclgrind", "/usr/lib64/oclgrind")
+# How each CPU runtime is told its number of threads; Intel's takes no notice of sub-devices, and
+# llvmpipe's do not survive them.
+THREADS = ("CL_CONFIG_CPU_TBB_NUM_WORKERS", "POCL_MAX_PTHREAD_COUNT", "LP_NUM_THREADS")
 KERNEL_DRIVERS = {"i915": "iris", "xe": "iris", "amdgpu": "radeonsi", "nouveau": "nouveau"}
 
 
@@ -52,6 +56,20 @@ def prepare(rusticl: bool = False) -> Vendors:
     if found.folder:
         os.environ["OCL_ICD_VENDORS"] = found.folder
     return found
+
+
+def limit_threads(count: int) -> None:
+    """Let CPU devices use ``count`` threads. Runtimes read this once, when they are loaded.
+
+    Raises DeviceUnusable if this process has used OpenCL with another number.
+    """
+    if count < 1:
+        raise DeviceUnusable(f"the number of threads must be at least 1, not {count}")
+    wanted = {name: str(count) for name in THREADS}
+    loaded = prepare.cache_info().currsize > 0
+    if loaded and any(os.environ.get(name) != value for name, value in wanted.items()):
+        raise DeviceUnusable("the number of threads must be set before OpenCL is first used")
+    os.environ.update(wanted)
 
 
 def discover() -> Vendors:
