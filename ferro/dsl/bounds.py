@@ -13,10 +13,11 @@ from weakref import WeakKeyDictionary
 
 from ferro.dsl import extents as extent_language
 from ferro.dsl import ir
+from ferro.dsl.arguments import LARGEST, limits
 from ferro.dsl.definitions import Definitions, definitions, source
 from ferro.dsl.diagnostics import Diagnostic
 from ferro.dsl.intervals import Range, exactly, full
-from ferro.dsl.launch import LARGEST, LaunchError, limits
+from ferro.dsl.launch import LaunchError
 from ferro.dsl.linear import Algebra, Form
 from ferro.dsl.ranges import Ranges
 from ferro.dsl.types import Span, i32

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ferro.dsl import extents, ir
+from ferro.dsl.arguments import LARGEST, limits
 from ferro.dsl.bounds import Access
 from ferro.dsl.definitions import Axes, Definitions, source
 from ferro.dsl.intervals import Range, exactly, full
-from ferro.dsl.launch import LARGEST, limits
 from ferro.dsl.linear import Algebra, Form
 from ferro.dsl.ranges import Ranges
 from ferro.dsl.tiles import ANY, Axis, Coordinate, Problem, State

@@ -7,21 +7,26 @@ Nothing here runs or copies; ``bounds.py`` proves the accesses of what was bound
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from ferro.dsl import extents, ir
+from ferro.dsl.arguments import (
+    LARGEST,
+    array_findings,
+    limits,
+    number,
+    overlap,
+    shape_of,
+    signature,
+)
 from ferro.dsl.diagnostics import CompileError, Diagnostic, did_you_mean
-from ferro.dsl.printer import buffer_text, scalar_text
-from ferro.dsl.types import DType, Span
+from ferro.dsl.printer import buffer_text
+from ferro.dsl.types import Span
 
-LARGEST = 2**31 - 1
-_FORMATS = {"q8": "Q8", "a8": "A8"}
+__all__ = ["Binding", "LaunchError", "bind", "collect", "limits"]
 
 
 class LaunchError(CompileError):
@@ -120,17 +125,17 @@ class _Binder:
         found: list[Diagnostic] = self._strangers(arguments)
         scalars: dict[str, int | float] = {}
         for scalar in self.explicit:
-            value = _number(scalar, arguments.get(scalar.name))
+            value = number(scalar, arguments.get(scalar.name))
             if isinstance(value, Diagnostic):
                 found.append(value)
             else:
                 scalars[scalar.name] = value
         buffers = {n: arguments.get(n) for n in self.buffers}
-        signature = (
-            *map(_signature, buffers.values()),
+        shape = (
+            *map(signature, buffers.values()),
             *(scalars.get(n) for n in self.shaping),
         )
-        layout = self.layouts.get(signature)
+        layout = self.layouts.get(shape)
         if layout is None:
             layout = self._layout(buffers, scalars, found)
         if layout is not None and len(self.buffers) > 1:
@@ -139,7 +144,7 @@ class _Binder:
             raise LaunchError(found)
         if len(self.layouts) > 1024:
             self.layouts.clear()
-        self.layouts[signature] = layout
+        self.layouts[shape] = layout
         scalars.update(layout.dimensions)
         return Binding(buffers, scalars, layout.grid, layout.extents, layout.key)
 
@@ -168,12 +173,12 @@ class _Binder:
     ) -> _Layout | None:
         """Dimensions, extents and grid; None (and findings) if the arguments do not give them."""
         for buffer in self.kernel.buffers:
-            found += _array_findings(buffer, buffers[buffer.name])
+            found += array_findings(buffer, buffers[buffer.name])
         if found:
             return None
         known = {n: (int(scalars[n]), f"argument `{n}`") for n in self.shaping}
         measures = [
-            extents.Measure(extent, _shape(buffers[b.name])[axis], f"axis {axis} of `{b.name}`")
+            extents.Measure(extent, shape_of(buffers[b.name])[axis], f"axis {axis} of `{b.name}`")
             for b in self.kernel.buffers
             for axis, extent in enumerate(b.extents)
         ]
@@ -191,7 +196,7 @@ class _Binder:
         if found:
             return None
         dimensions = {s.name: solution.values[s.name] for s in self.kernel.scalars if s.implicit}
-        shapes = {n: _shape(v) for n, v in buffers.items()}
+        shapes = {n: shape_of(v) for n, v in buffers.items()}
         key = tuple((n, solution.values[n]) for n in sorted({*dimensions, *self.shaping}))
         return _Layout(dimensions, shapes, grid, key)
 
@@ -240,7 +245,7 @@ class _Binder:
                 if other == written or pair in seen:
                     continue
                 seen.add(pair)
-                if _overlap(buffers[written], buffers[other]):
+                if overlap(buffers[written], buffers[other]):
                     found.append(
                         Diagnostic(
                             "FER611",
@@ -258,149 +263,3 @@ _binders: WeakKeyDictionary[ir.Kernel, _Binder] = WeakKeyDictionary()
 def _span(kernel: ir.Kernel, name: str) -> Span:
     parameters = [*kernel.buffers, *kernel.scalars]
     return next((p.span for p in parameters if p.name == name), kernel.span)
-
-
-def _signature(value: object) -> tuple[object, ...]:
-    """All that the checks of an array look at, except where its memory is."""
-    if isinstance(value, np.ndarray):
-        flags = value.flags
-        return (value.shape, value.dtype, flags.c_contiguous, flags.writeable)
-    return (
-        type(value),
-        getattr(value, "shape", None),
-        getattr(value, "dtype", None),
-        getattr(value, "format", None),
-    )
-
-
-def _shape(value: object) -> tuple[int, ...]:
-    return tuple(int(n) for n in value.shape)  # type: ignore[attr-defined]
-
-
-def _array_findings(buffer: ir.Buffer, value: object) -> list[Diagnostic]:
-    """What is wrong with one array, without looking at the others."""
-    name, declared = buffer.name, f"it is declared `{buffer_text(buffer)}`"
-
-    def finding(code: str, message: str, help: str, *notes: str) -> list[Diagnostic]:
-        return [Diagnostic(code, buffer.span, message, help, notes)]
-
-    if value is None:
-        return finding("FER602", f"argument `{name}` is missing", declared)
-    if not hasattr(value, "shape") or not (hasattr(value, "dtype") or hasattr(value, "format")):
-        return finding(
-            "FER604",
-            f"argument `{name}` is a {type(value).__name__}, not an array",
-            f"pass a numpy array or a buffer; {declared}",
-        )
-    wrong = _element_finding(buffer, value)
-    if wrong:
-        return finding(*wrong)
-    shape, rank = _shape(value), len(buffer.extents)
-    if len(shape) != rank:
-        return finding(
-            "FER606", f"`{name}` has {len(shape)} axes {list(shape)} and needs {rank}", declared
-        )
-    if min(shape, default=0) < 0 or math.prod(shape) > LARGEST:
-        return finding(
-            "FER613",
-            f"`{name}` has {math.prod(shape)} elements",
-            "indices are 32 bit: split it into arrays of fewer than 2**31 elements",
-        )
-    if isinstance(value, np.ndarray):
-        if not value.flags.c_contiguous:
-            return finding(
-                "FER608",
-                f"`{name}` is not contiguous",
-                f"pass `np.ascontiguousarray({name})`",
-                f"strides: {value.strides}",
-            )
-        if buffer.access != "in" and not value.flags.writeable:
-            return finding(
-                "FER610",
-                f"`{name}` is written, but the array is read-only",
-                f"pass a copy; {declared}",
-            )
-    return []
-
-
-def _element_finding(buffer: ir.Buffer, value: object) -> tuple[str, ...] | None:
-    """A wrong element type or block format as (code, message, help, notes...)."""
-    name, format = buffer.name, getattr(value, "format", None)
-    if isinstance(buffer, ir.Quantised):
-        if format == buffer.format:
-            return None
-        wanted = _FORMATS.get(buffer.format, buffer.format)
-        found = format or f"an array of {_dtype_name(value)}"
-        return (
-            "FER605",
-            f"`{name}` must be {buffer.format} blocks and is {found}",
-            f"quantise it first, for example with `{wanted}.quantise(array)`",
-        )
-    if format in _FORMATS:
-        return (
-            "FER605",
-            f"`{name}` must be {buffer.dtype} and is {format} blocks",
-            f"declare it `tl.{format}[...]`, or pass dequantised values",
-        )
-    if _numpy_dtype(value) != buffer.dtype.numpy:
-        return (
-            "FER605",
-            f"`{name}` must be {buffer.dtype} and is {_dtype_name(value)}",
-            f"convert it with `{name}.astype(np.{buffer.dtype.numpy.name})`",
-        )
-    return None
-
-
-def _numpy_dtype(value: object) -> object:
-    dtype = getattr(value, "dtype", None)
-    return dtype.numpy if isinstance(dtype, DType) else dtype
-
-
-def _dtype_name(value: object) -> str:
-    dtype = _numpy_dtype(value)
-    return str(dtype) if dtype is not None else type(value).__name__
-
-
-def _overlap(a: object, b: object) -> bool:
-    """True if two arguments share memory. Contiguous arrays overlap where their bounds do."""
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return bool(np.may_share_memory(a, b))
-    if a is b:
-        return True
-    overlaps = getattr(a, "overlaps", None)
-    return bool(overlaps(b)) if overlaps is not None and type(a) is type(b) else False
-
-
-def _number(scalar: ir.Scalar, value: Any) -> int | float | Diagnostic:
-    """The scalar's value, or what is wrong with it."""
-    name, declared = scalar.name, f"it is declared `{scalar_text(scalar)}`"
-
-    def wrong(code: str, message: str) -> Diagnostic:
-        return Diagnostic(code, scalar.span, f"argument `{name}` {message}", declared)
-
-    if value is None:
-        return wrong("FER602", "is missing")
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        return wrong("FER604", f"is a {type(value).__name__}, not a number")
-    if scalar.value.dtype.is_float:
-        number = float(value)
-        if math.isfinite(number) and abs(number) > float(np.finfo(np.float32).max):
-            return wrong("FER609", f"= {value} does not fit in f32")
-        return number
-    if not isinstance(value, (int, np.integer)):
-        return wrong("FER605", f"must be an integer and is {value!r}")
-    integer = int(value)
-    lo, hi = limits(scalar)
-    if not lo <= integer <= hi:
-        return wrong("FER609", f"= {integer} is not between {lo} and {hi}")
-    return integer
-
-
-def limits(scalar: ir.Scalar) -> tuple[int, int]:
-    """The inclusive range of an integer scalar: declared, else what its dtype holds.
-
-    A dimension is an extent of an array, hence not negative.
-    """
-    info = np.iinfo(scalar.value.dtype.numpy)
-    lo, hi = (0 if scalar.implicit else int(info.min)), int(info.max)
-    return (lo if scalar.lo is None else scalar.lo, hi if scalar.hi is None else scalar.hi)
