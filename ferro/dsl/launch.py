@@ -153,7 +153,7 @@ class _Binder:
 
     def _strangers(self, arguments: Mapping[str, object]) -> list[Diagnostic]:
         # None stands for an optional buffer that this specialisation leaves out.
-        known = sorted(self.names)
+        known = [*self.buffers, *(s.name for s in self.explicit)]
         return [
             Diagnostic(
                 "FER601",

@@ -46,9 +46,12 @@ def buffer_text(buffer: ir.Buffer) -> str:
 
 def scalar_text(scalar: ir.Scalar) -> str:
     words = f"{scalar.name}: {scalar.value.type!r}"
-    if scalar.lo is not None or scalar.hi is not None:
-        words += f"[{scalar.lo}, {scalar.hi}]"
-    return words + (" dimension" if scalar.implicit else "")
+    if scalar.implicit:
+        return words + " dimension"
+    if scalar.lo is None and scalar.hi is None:
+        return words
+    lo, hi = ("" if bound is None else str(bound) for bound in (scalar.lo, scalar.hi))
+    return f"{words}[{lo}, {hi}]"
 
 
 class _Printer:
