@@ -35,8 +35,6 @@ class Intrinsics:
     ) -> Object:
         """Call a method of a tile, such as ``x.to(dtype)``."""
         signature, handler = _METHODS[name]
-        if name == "reshape" and len(args) > 1:
-            args = [tuple(args)]
         return self._invoke(getattr(self, handler), signature, [base, *args], keywords)
 
     def _invoke(
@@ -103,8 +101,9 @@ class Intrinsics:
 
     # shapes
 
-    def reshape(self, x: Object, shape: Object) -> Value:
-        return self._builder.reshape(self._tile(x), self._context.shape(shape))
+    def reshape(self, x: Object, *shape: Object) -> Value:
+        extents = shape[0] if len(shape) == 1 else shape
+        return self._builder.reshape(self._tile(x), self._context.shape(extents))
 
     def broadcast_to(self, x: Object, shape: Object) -> Value:
         return self._builder.broadcast_to(self._tile(x), self._context.shape(shape))
@@ -112,8 +111,8 @@ class Intrinsics:
     def trans(self, x: Object) -> Value:
         return self._builder.transpose(self._tile(x))
 
-    def permute(self, x: Object, axes: Object) -> Value:
-        order = axes if isinstance(axes, tuple) else (axes,)
+    def permute(self, x: Object, *axes: Object) -> Value:
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple) else axes
         perm = [self._context.integer(a, "an axis") for a in order]
         return self._builder.transpose(self._tile(x), perm)
 

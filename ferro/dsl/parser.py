@@ -169,10 +169,17 @@ class _TreeBuilder(Transformer[Any, ast.Function]):
         return ast.Literal(span, known[word]) if word in known else ast.Name(span, word)
 
     def number(self, meta: Meta, items: list[Token]) -> ast.Literal:
-        return ast.Literal(self._span(meta), python.literal_eval(str(items[0])))
+        return self._literal(meta, str(items[0]))
 
     def string(self, meta: Meta, items: list[Token]) -> ast.Literal:
-        return ast.Literal(self._span(meta), "".join(python.literal_eval(str(t)) for t in items))
+        return self._literal(meta, " ".join(items))
+
+    def _literal(self, meta: Meta, text: str) -> ast.Literal:
+        try:
+            return ast.Literal(self._span(meta), python.literal_eval(f"({text})"))
+        except (SyntaxError, ValueError) as error:
+            reason = getattr(error, "msg", str(error))
+            fail("FER020", self._span(meta), f"bad literal: {reason}", "write it as in Python")
 
     def group(self, meta: Meta, items: list[Any]) -> ast.Expr:
         return items[0]

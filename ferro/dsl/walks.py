@@ -109,10 +109,10 @@ class Walks(Loops):
 
     def _check_independent(self, node: ast.For, live: Names) -> None:
         inner = node.body[:-1]
-        needed = live_before(node.body, frozenset()) | live
-        combined = assigned(node.body[-1:])
+        combined = frozenset(assigned(node.body[-1:]))
+        needed = live_before(node.body, frozenset()) | (live - combined)
         for name, place in assigned(inner).items():
-            if name in self.variables and name in needed and name not in combined:
+            if name in self.variables and name in needed:
                 self.fail(
                     "FER411",
                     f"`{name}` is carried from chunk to chunk",

@@ -143,6 +143,10 @@ BODIES: dict[str, str] = {
     "chunk_carries": (
         "acc = v\nfor c in tl.chunks(K, 512):\n    acc = acc + v\n    z = tl.combine(tl.add, acc)"
     ),
+    "chunk_restarts_a_variable": (
+        "acc = v\nfor c in tl.chunks(K, 512):\n    acc = acc + v\n    acc = tl.combine(tl.add, acc)"
+    ),
+    "bad_literal": "z = v * 007",
     "chunk_size_at_run_time": "for c in tl.chunks(K, n):\n    z = tl.combine(tl.add, v)",
     "chunks_misplaced": "z = tl.chunks(K, 512)",
     "static_assertion": 'tl.static_assert(COUNT > 4, "COUNT is too small")',
