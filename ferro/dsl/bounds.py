@@ -14,11 +14,12 @@ from weakref import WeakKeyDictionary
 from ferro.dsl import extents as extent_language
 from ferro.dsl import ir
 from ferro.dsl.arguments import LARGEST, limits
-from ferro.dsl.definitions import Definitions, definitions, source
+from ferro.dsl.definitions import Definitions, definitions
 from ferro.dsl.diagnostics import Diagnostic
 from ferro.dsl.intervals import Range, exactly, full
 from ferro.dsl.launch import LaunchError
 from ferro.dsl.linear import Algebra, Form
+from ferro.dsl.printer import expression
 from ferro.dsl.ranges import Ranges
 from ferro.dsl.types import Span, i32
 
@@ -235,7 +236,7 @@ class _Proof:
         high: bool,
     ) -> Diagnostic:
         buffer = self.checker.kernel.buffer(access.op.attrs["buffer"])
-        name = index_name(access.indices[axis], self.checker.defined)
+        name = expression(access.indices[axis], self.checker.defined.op)
         declared = extent_language.text(buffer.extents[axis])
         if "rank" not in access.op.attrs and axis == 1:
             declared = f"cdiv({declared}, {BLOCK})"
@@ -267,26 +268,18 @@ class _Proof:
         exact = self.ranges.overflow.get(op.result)
         if exact is None or any(self._range(a) == full(i32) for a in op.args):
             return  # data that may be anything wraps by definition: its accesses need a mask
-        name = index_name(op.result, self.checker.defined)
+        name = expression(op.result, self.checker.defined.op)
         yield Diagnostic(
             "FER702",
             op.span,
-            f"the index {f'`{name}`' if name else 'computed here'} may not fit in 32 bits",
+            f"{f'`{name}`' if name else 'the index computed here'} may not fit in 32 bits",
             "make the launch smaller, or declare the scalar's range or clamp what is too large",
             (f"its values lie in {exact}", f"i32 ends at {LARGEST}"),
         )
 
     def _counter(self, op: ir.Op) -> Iterator[Diagnostic]:
         start, stop, step = (self._range(a) for a in op.args[:3])
-        if step.lo < 1:
-            yield Diagnostic(
-                "FER703",
-                op.span,
-                "the step of this range may be less than 1",
-                "give the scalar a range such as `tl.i32[1, 64]`",
-                (f"the step is in {step}",),
-            )
-        elif start.lo < stop.hi and stop.hi + step.hi - 1 > LARGEST:
+        if start.lo < stop.hi and stop.hi + step.hi - 1 > LARGEST:
             yield Diagnostic(
                 "FER702",
                 op.span,
@@ -371,14 +364,3 @@ def origins(value: ir.Value, defined: Definitions) -> list[ir.Value]:
         extra = {"for": 3, "walk": 1}.get(made.name)
         return inner + ([made.args[extra + place]] if extra is not None else [])
     return list(made.args)
-
-
-def index_name(value: ir.Value, defined: Definitions) -> str:
-    """The DSL name of an index, seen through broadcasts; "" if it has none."""
-    while not value.name:
-        op = defined.op.get(value)
-        shown = source(op, (None,) * value.type.rank) if op is not None else None
-        if shown is None:
-            return ""
-        value = shown[0]
-    return value.name

@@ -161,6 +161,9 @@ class Algebra:
             return [parts[0] - me, parts[0].scaled(-1) - me]
         if op.name == "div" and not parts[1].terms and parts[1].constant > 0:
             return self._quotient_facts(parts[0], parts[1].constant, me)
+        if op.name == "shr" and not parts[1].terms:
+            by = 1 << parts[1].constant % 32
+            return [me.scaled(by) - parts[0], parts[0] - me.scaled(by) - Form(by - 1)]
         if op.name == "mod" and self.least(parts[0]) >= 0:
             return [me - parts[0]]
         return []
@@ -207,7 +210,7 @@ class Algebra:
 
 _COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 _OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
-_FACTUAL = {"min", "max", "abs", "div", "mod"}
+_FACTUAL = {"min", "max", "abs", "div", "mod", "shr"}
 
 
 def _compared(name: str, holds: bool, a: Form, b: Form) -> list[Form]:

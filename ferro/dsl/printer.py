@@ -7,7 +7,7 @@ order. The text is for people and golden files; ``canonical.py`` uses it without
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,42 @@ def text(kernel: ir.Kernel, *, names: bool = True, spans: bool = False) -> str:
 def op_text(op: ir.Op) -> str:
     """One operation without its blocks, for messages and debugging."""
     return _Printer(names=True, spans=False).op(op, "")[0]
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "//", "mod": "%", "shl": "<<", "shr": ">>"}
+_CALLS = {"min": "minimum", "max": "maximum", "abs": "abs", "where": "where"}
+_UNSEEN = {"broadcast", "expand", "transpose", "reshape"}
+_LONGEST = 48
+
+
+def expression(value: ir.Value, made: Mapping[ir.Value, ir.Op]) -> str:
+    """``value`` as its author may have written it, "" if that would be long or obscure.
+
+    ``made`` tells which operation made a value.
+    """
+    text = _expression(value, made, 4)
+    return text if text is not None and len(text) <= _LONGEST else ""
+
+
+def _expression(value: ir.Value, made: Mapping[ir.Value, ir.Op], depth: int) -> str | None:
+    op = made.get(value)
+    if value.name:
+        return value.name
+    if op is None or depth == 0:
+        return None
+    if op.name == "const":
+        return str(op.attrs["value"])
+    if op.name in _UNSEEN:
+        return _expression(op.args[0], made, depth)
+    if op.name not in _SIGNS and op.name not in _CALLS:
+        return None
+    parts = [_expression(a, made, depth - 1) for a in op.args]
+    words = [p for p in parts if p is not None]
+    if len(words) < len(parts):
+        return None
+    if op.name in _CALLS:
+        return f"tl.{_CALLS[op.name]}({', '.join(words)})"
+    return f" {_SIGNS[op.name]} ".join(f"({w})" if " " in w else w for w in words)
 
 
 def attribute(value: Any) -> str:

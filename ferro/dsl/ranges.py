@@ -15,6 +15,7 @@ from ferro.dsl.intervals import ANY_FLOAT, Range, exactly, full, hull, stepped
 from ferro.dsl.types import TileType
 
 _PATIENCE = 2
+_ROUNDS = 8
 _VIEWS = {"broadcast", "expand", "reshape", "transpose"}
 
 
@@ -30,6 +31,7 @@ class Ranges:
         self.dead: set[ir.Block] = set()
         self.scalars = scalars
         self.grid = grid
+        self._stops = _stops(kernel, scalars)
         for scalar in kernel.scalars:
             self.of[scalar.value] = self._scalar(scalar.name, scalar.value.type)
         self._block(kernel.body)
@@ -129,7 +131,7 @@ class Ranges:
     ) -> list[Range]:
         """Run ``block`` until its parameters hold what it yields."""
         state = list(init)
-        for turn in range(_PATIENCE + 2):
+        for turn in range(_ROUNDS):
             for param, held in zip(params, state, strict=True):
                 self.of[param] = held
             self._block(block)
@@ -137,8 +139,9 @@ class Ranges:
             if after == state:
                 break
             if turn >= _PATIENCE:
+                stops = self._stops if turn < _ROUNDS - 2 else []
                 after = [
-                    _widened(s, a, full(p.dtype))
+                    _widened(s, a, full(p.dtype), stops)
                     for s, a, p in zip(state, after, params, strict=True)
                 ]
             state = after
@@ -200,9 +203,24 @@ _OPERATIONS: dict[str, Callable[[Ranges, ir.Op], None]] = {
 }
 
 
-def _widened(before: Range, after: Range, limits: Range) -> Range:
-    lo = before.lo if after.lo >= before.lo else limits.lo
-    hi = before.hi if after.hi <= before.hi else limits.hi
+def _stops(kernel: ir.Kernel, scalars: Mapping[str, Range]) -> list[int]:
+    """Numbers of the program at which a growing value may come to rest."""
+    found = {bound for held in scalars.values() for bound in held[:2]}
+    found |= {
+        op.attrs["value"]
+        for op in ir.walk(kernel.body)
+        if op.name == "const" and op.result.dtype.is_int
+    }
+    return sorted({int(n) + d for n in found for d in (-1, 0, 1)})
+
+
+def _widened(before: Range, after: Range, limits: Range, stops: Sequence[int]) -> Range:
+    """``after`` grown to the next of ``stops`` on the sides where it has grown already."""
+    lo, hi = after.lo, after.hi
+    if lo < before.lo:
+        lo = max((n for n in stops if limits.lo <= n <= lo), default=limits.lo)
+    if hi > before.hi:
+        hi = min((n for n in stops if hi <= n <= limits.hi), default=limits.hi)
     return Range(lo, hi)
 
 

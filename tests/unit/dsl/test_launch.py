@@ -196,7 +196,7 @@ def test_a_refused_launch_is_refused_again() -> None:
 
 def test_errors_travel() -> None:
     error = refused(TEXT, CASES["dtype"]())
-    assert pickle.loads(pickle.dumps(error)).text == error.text  # noqa: S301
+    assert pickle.loads(pickle.dumps(error)).text == error.text
 
 
 def test_every_finding_names_its_argument_and_helps() -> None:
