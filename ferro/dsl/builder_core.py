@@ -39,7 +39,6 @@ class Core:
     def __init__(self, block: Block | None = None) -> None:
         self.span: Span = NOWHERE
         self.label = ""
-        self.called: set[str] = set()
         self.definitions: dict[int, Op] = {}
         self._scopes = [Scope(block if block is not None else Block())]
 

@@ -175,7 +175,6 @@ class Elementwise(Shapes):
                 help="cast with `.to(tl.f32)`"
                 + (", or divide integers with `//`" if function == "div" else ""),
             )
-        self.called.add(function)
         return self.emit1("call", values, values[0].type, function=function)
 
     def clamp(self, x: Operand, lo: Operand, hi: Operand) -> Value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import linecache
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -129,6 +129,3 @@ def _underline(span: Span, number: int, text: str) -> str:
     start = span.column - 1 if number == span.line else indent
     end = span.end_column - 1 if number == span.end_line else len(text)
     return " " * start + "^" * max(1, end - start)
-
-
-Fail = Callable[..., NoReturn]
