@@ -127,12 +127,14 @@ def overlap(a: object, b: object) -> bool:
         return bool(np.may_share_memory(a, b))
     if a is b:
         return True
+    if hasattr(a, "overlaps") and type(a) is type(b):  # a device's buffers know it themselves
+        return bool(a.overlaps(b))
     mine, theirs = host_arrays(a), host_arrays(b)
     return any(np.may_share_memory(x, y) for x in mine for y in theirs)
 
 
 def host_arrays(value: object) -> list[np.ndarray]:
-    """The numpy arrays of an argument; none for one on a device, which shares no memory."""
+    """The numpy arrays of an argument; none for one on a device."""
     if isinstance(value, np.ndarray):
         return [value]
     return [a for a in vars(value).values() if isinstance(a, np.ndarray)] if _is_host(value) else []
