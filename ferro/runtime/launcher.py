@@ -58,7 +58,7 @@ class Launch:
 
     def shares_memory(self, arguments: Mapping[str, Any]) -> bool:
         """True if two of the buffers lie in one allocation."""
-        roots = {id(arguments[name].root) for name in self.buffers}
+        roots = {arguments[name].root for name in self.buffers}
         return len(roots) < len(self.buffers)
 
 

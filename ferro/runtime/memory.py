@@ -241,7 +241,7 @@ class Buffer:
                 raise DeviceError(f"a8 of shape {data.shape} into {self!r}")
             self.owner.transfers.upload(self.memory, packed)
             return
-        array = np.ascontiguousarray(data)
+        array = np.asarray(data, order="C")
         self._same(array)
         if array.nbytes:
             self.owner.transfers.upload(self.memory, array)

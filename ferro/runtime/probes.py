@@ -19,7 +19,6 @@ import numpy as np
 
 from ferro.codegen.program import DOT_LOWERINGS, Target
 from ferro.runtime import probe_checks, probe_sources
-from ferro.runtime.errors import DeviceError
 from ferro.runtime.folders import cache_folder, write_atomically
 from ferro.runtime.listing import (
     INTERPRETER,
@@ -31,6 +30,8 @@ from ferro.runtime.listing import (
 
 MARK = "ferro-probe "
 TIMEOUT = 120.0
+NO_DEVICE = 77
+_ABSENT = f"the process ended with status {NO_DEVICE}"
 EXACTNESS = ("arithmetic", "vector arithmetic", "conversions", "vload_half")
 FEATURES = ("vload_half", "block_read")
 ABIS = {"vnni512": ("intel", "pocl"), "vnni256": ("intel", "pocl")}
@@ -126,6 +127,8 @@ def probe(info: DeviceInfo) -> Findings:
     results: dict[str, str] = {}
     while waiting:
         done, died = _child(info, waiting)
+        if died == _ABSENT:
+            return _sum_up({**results, **dict.fromkeys(waiting, "no such device")}, info.alias)
         results |= done
         waiting = waiting[len(done) :]
         if waiting and (died or not done):
@@ -230,7 +233,7 @@ def main(identity: str, names: list[str]) -> None:
             for name in names:
                 print(MARK + json.dumps([name, run_probe(device, name)]), flush=True)
             return
-    raise DeviceError(f"no device {identity}")
+    sys.exit(NO_DEVICE)
 
 
 if __name__ == "__main__":
