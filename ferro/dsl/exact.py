@@ -44,9 +44,10 @@ def pieces(shape: tuple[int, ...], limit: int = _PIECE) -> Iterator[tuple[slice,
 
 def in_pieces(function: Callable[..., Array], *args: Array) -> Array:
     """An elementwise function of ``args`` evaluated piece by piece (same result, less memory)."""
-    shape = np.broadcast_shapes(*(a.shape for a in args))
-    if int(np.prod(shape, dtype=np.int64)) <= _PIECE:
+    joined = np.broadcast(*args)
+    if joined.size <= _PIECE:
         return function(*args)
+    shape = joined.shape
     wide = [np.broadcast_to(a, shape) for a in args]
     out: Array | None = None
     for piece in pieces(shape):
@@ -69,7 +70,7 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
 
 
 def _fma32(a: Array, b: Array, c: Array) -> Array:
-    shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
+    shape = np.broadcast(a, b, c).shape
     total = np.empty(shape, np.float64)
     np.multiply(a.astype(np.float64), b.astype(np.float64), out=total)  # exact: 48 bits
     total += c.astype(np.float64)
