@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ferro.codegen.program import Config, Target
+from ferro import codegen
+from ferro.codegen.program import Config, Program, Target
 from ferro.dsl.ir import Kernel
 from ferro.dsl.quantised import Q8
 from ferro.runtime.listing import DeviceInfo
@@ -102,6 +103,27 @@ class Device(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give everything back."""
+
+    def program(
+        self,
+        kernel: Any,
+        config: Config | None = None,
+        target: Target | None = None,
+        **arguments: Any,
+    ) -> Program:
+        """The OpenCL program of a kernel, freshly generated."""
+        chosen = config or Config()
+        return codegen.generate(self.ir(kernel, chosen, **arguments), target or self.target, chosen)
+
+    def source(
+        self,
+        kernel: Any,
+        config: Config | None = None,
+        target: Target | None = None,
+        **arguments: Any,
+    ) -> str:
+        """The OpenCL C of a kernel."""
+        return self.program(kernel, config, target, **arguments).source
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike, purpose: str = "io") -> Any:
         """A buffer of zeros."""

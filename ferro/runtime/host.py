@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,12 +28,17 @@ from ferro.runtime.profiler import Profiler, Timing
 class HostBuffer:
     """What ``memory.Buffer`` is on a device, around a numpy array, a ``Q8`` or an ``A8``."""
 
-    def __init__(self, data: Array | Q8 | A8, purpose: str = "io") -> None:
+    def __init__(
+        self, data: Array | Q8 | A8, purpose: str = "io", account: Account | None = None
+    ) -> None:
         self.data, self.purpose = data, purpose
         self.format = {Q8: "q8", A8: "a8"}.get(type(data), "")
         self.dtype = np.dtype(np.uint8) if isinstance(data, (Q8, A8)) else data.dtype
         self.shape: tuple[int, ...] = data.shape
         self.nbytes = data.nbytes
+        if account is not None:
+            account.take(purpose, self.nbytes)
+            weakref.finalize(self, account.give, purpose, self.nbytes)
 
     def __repr__(self) -> str:
         return f"HostBuffer({self.format or self.dtype}{list(self.shape)}, {self.purpose})"
@@ -117,10 +123,10 @@ class InterpreterDevice(Device):
     def empty(
         self, shape: tuple[int, ...], dtype: npt.DTypeLike, purpose: str = "io"
     ) -> HostBuffer:
-        return HostBuffer(np.zeros(shape, dtype), purpose)
+        return HostBuffer(np.zeros(shape, dtype), purpose, self.account)
 
     def array(self, data: npt.NDArray[Any], purpose: str = "io") -> HostBuffer:
-        return HostBuffer(np.array(data, order="C"), purpose)
+        return HostBuffer(np.array(data, order="C"), purpose, self.account)
 
     def weights(
         self,
@@ -129,10 +135,10 @@ class InterpreterDevice(Device):
         target: Target | None = None,
         config: Config | None = None,
     ) -> HostBuffer:
-        return HostBuffer(data, purpose)
+        return HostBuffer(data, purpose, self.account)
 
     def activations(self, rows: int, cols: int, purpose: str = "scratch") -> HostBuffer:
-        return HostBuffer(A8.empty(rows, cols), purpose)
+        return HostBuffer(A8.empty(rows, cols), purpose, self.account)
 
     def run(
         self,

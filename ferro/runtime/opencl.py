@@ -102,29 +102,6 @@ class OpenCLDevice(Device):
     def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
         return calls.specialised(kernel, arguments, config or Config())[0]
 
-    def program(
-        self,
-        kernel: Any,
-        config: Config | None = None,
-        target: Target | None = None,
-        **arguments: Any,
-    ) -> Program:
-        """The OpenCL program of a kernel, freshly generated."""
-        from ferro import codegen
-
-        chosen = config or Config()
-        return codegen.generate(self.ir(kernel, chosen, **arguments), target or self.target, chosen)
-
-    def source(
-        self,
-        kernel: Any,
-        config: Config | None = None,
-        target: Target | None = None,
-        **arguments: Any,
-    ) -> str:
-        """The OpenCL C of a kernel."""
-        return self.program(kernel, config, target, **arguments).source
-
     def build(self, program: Program) -> building.Built:
         """Compile a program without looking at any cache. Raises BuildError."""
         facts = self.info.capabilities

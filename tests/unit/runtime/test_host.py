@@ -1,0 +1,90 @@
+"""The interpreter as a device."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from ferro.codegen.program import Config
+from ferro.dsl import kernel, tl
+from ferro.dsl.quantised import A8, Q8
+from ferro.runtime import DeviceError, open_device
+from ferro.runtime.host import InterpreterDevice
+
+
+@kernel
+def shifted(x: tl.ptr[tl.f32, N], y: tl.out[tl.f32, N], s: tl.f32, B: tl.schedule[16, 32] = 16):
+    n = tl.block(0, N, B)
+    tl.store(y[n], tl.load(x[n], mask=n < N) + s, mask=n < N)
+
+
+@pytest.fixture
+def device() -> InterpreterDevice:
+    found = open_device("interpreter")
+    assert isinstance(found, InterpreterDevice)
+    return found
+
+
+def test_orders_and_configs_give_the_same(device: InterpreterDevice) -> None:
+    x = np.arange(100, dtype=np.float32)
+    for options in ({}, {"order": "one_by_one", "seed": 3}, {"config": Config({"B": 32})}):
+        y = np.zeros(100, np.float32)
+        device.run(shifted, x=x, y=y, s=1.0, **options)
+        assert np.array_equal(y, x + 1)
+
+
+def test_buffers_are_arrays(device: InterpreterDevice) -> None:
+    x = device.array(np.ones((4, 8), np.float32))
+    assert np.array_equal(x.part(1, 2).read(), np.ones((1, 8)))
+    x.part(1, 2).write(np.zeros((1, 8), np.float32))
+    assert x.read().sum() == 24 and x.reshape(32).shape == (32,)
+    into = np.empty((4, 8), np.float32)
+    x.read_into(into)
+    assert np.array_equal(into, x.read())
+    for wrong in (lambda: x.part(3, 5), lambda: x.reshape(3), lambda: x.write(np.ones(3))):
+        with pytest.raises(DeviceError):
+            wrong()
+
+
+def test_the_account_follows_buffers(device: InterpreterDevice) -> None:
+    weights = device.weights(Q8.quantize(np.ones((2, 32), np.float32)))
+    cache = device.empty((10,), np.float32, "kv")
+    assert device.memory()["weights"] == weights.nbytes == 68 and device.memory()["kv"] == 40
+    del weights, cache
+    gc.collect()
+    assert sum(device.memory().values()) == 0
+
+
+def test_activations_are_written_and_read(device: InterpreterDevice) -> None:
+    given = A8.quantize(np.arange(64, dtype=np.float32).reshape(2, 32))
+    held = device.activations(2, 32)
+    held.write(given)
+    assert np.array_equal(held.read().q, given.q)
+    with pytest.raises(DeviceError, match="is no array"):
+        held.reshape(64)
+    with pytest.raises(DeviceError, match="a8 of shape"):
+        held.write(A8.empty(3, 32))
+
+
+def test_plans_replay(device: InterpreterDevice) -> None:
+    x, y = device.zeros((8,), np.float32), device.zeros((8,), np.float32)
+    with device.plan() as plan:
+        device.run(shifted, x=x, y=y, s=2.0)
+        with pytest.raises(DeviceError, match="already"), device.plan():
+            pass
+    assert len(plan) == 1 and not y.read().any()
+    x.write(np.full(8, 5, np.float32))
+    plan.run()
+    assert (y.read() == 7).all()
+
+
+def test_profiles_and_sources(device: InterpreterDevice) -> None:
+    x = np.ones(8, np.float32)
+    with device.profile() as profile:
+        device.run(shifted, x=x, y=np.zeros(8, np.float32), s=1.0)
+    (total,) = profile.totals()
+    assert total.name == "shifted" and total.count == 1 and total.seconds > 0
+    assert "__kernel" in device.source(shifted)
+    assert device.ir(shifted).name == "shifted"
