@@ -228,7 +228,8 @@ def _merge_where(
         _enter_rule(e, variables, rule, news)
         e.block(rule)
         _settle(e, rule.results)
-        e.arrays[flag := Value(when.type, "seen")] = seen
+        flag = Value(when.type, "seen")
+        bind(e, flag, seen)
         for variable, new, merged in zip(variables, news, rule.results, strict=True):
             assert isinstance(variable, Array), "a tile `when` merges tiles"
 
