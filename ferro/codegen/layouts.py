@@ -82,7 +82,7 @@ def pack_a8(q: npt.NDArray[np.int8], scale: npt.NDArray[np.float32]) -> Bytes:
     to_q, to_scale, to_sums = _a8_sections(data, rows, k)
     to_q[:rows] = q
     to_scale[:rows] = scale
-    to_sums[:rows] = q.reshape(rows, -1, BLOCK).sum(axis=2, dtype=np.int32)
+    to_sums[:rows] = q.reshape(rows, q.shape[1] // BLOCK, BLOCK).sum(axis=2, dtype=np.int32)
     return data
 
 
