@@ -7,43 +7,65 @@ A stack is a device and a way to lower: ``stack(kernel, config=..., **arguments)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pytest
 
 os.environ.setdefault("RUSTICL_ENABLE", "llvmpipe")
 
-from ferro.runtime import open_device
+from ferro.codegen.program import Config, Target
+from ferro.runtime import DeviceError, open_device
+from ferro.runtime.device import Device
 
 STACKS = ("pocl-simd", "pocl-simt", "intel-simd", "intel-simt", "rusticl-simt")
 _CHOSEN = tuple(filter(None, os.environ.get("FERRO_STACKS", "").split(","))) or STACKS
 
 
+@dataclass(frozen=True)
+class Stack:
+    """A device and a target on it. ``exact``: subnormals are kept. ``endless``: loops may run on;
+    llvmpipe leaves all loops of a work-item after 65,535 turns together, without a word."""
+
+    name: str
+    device: Device
+    target: Target
+
+    @property
+    def exact(self) -> bool:
+        return not self.name.startswith("rusticl")
+
+    @property
+    def endless(self) -> bool:
+        return not self.name.startswith("rusticl")
+
+    def __call__(self, kernel: Any, config: Config | None = None, **arguments: Any) -> None:
+        self.device.run(kernel, config, self.target, **arguments)
+
+
 @lru_cache(maxsize=None)
-def open_stack(name: str) -> Callable[..., None]:
-    """The launcher of a stack; raises what ``open_device`` raises where it is missing."""
-    device, kind = name.split("-")
-    opened = open_device(device)
-    target = next(target for target in opened.targets() if target.kind == kind)
-    return partial(opened.run, target=target)
+def open_stack(name: str) -> Stack:
+    """Opens a stack; raises what ``open_device`` raises where it is missing."""
+    alias, kind = name.split("-")
+    device = open_device(alias)
+    return Stack(name, device, next(t for t in device.targets() if t.kind == kind))
 
 
-def _runner(name: str) -> Callable[..., Any]:
+def _opened(name: str) -> Stack:
     try:
         return open_stack(name)
-    except Exception as error:
+    except DeviceError as error:
         pytest.skip(f"{name}: {error}")
 
 
 @pytest.fixture(params=_CHOSEN)
-def stack(request: pytest.FixtureRequest) -> Callable[..., None]:
+def stack(request: pytest.FixtureRequest) -> Stack:
     """Each stack of this machine in turn."""
-    return _runner(request.param)
+    return _opened(request.param)
 
 
 @pytest.fixture(params=[name for name in _CHOSEN if not name.startswith("rusticl")])
-def every_stack(request: pytest.FixtureRequest) -> Callable[..., None]:
+def quick_stack(request: pytest.FixtureRequest) -> Stack:
     """The stacks whose compiler is quick enough to build all schedules of a kernel."""
-    return _runner(request.param)
+    return _opened(request.param)

@@ -48,7 +48,9 @@ TestGlu = conformance(
         glu,
         {"m": st.integers(0, 4), "n": st.integers(1, 300)},
         lambda draw, m, n: {"x": draw.f32(m, 2 * n, scale=4.0), "y": draw.f32(m, n)},
-        lambda a: {"y": f64(a["x"])[:, : a["y"].shape[1]] * sigmoid(f64(a["x"])[:, a["y"].shape[1] :])},
+        lambda a: {
+            "y": f64(a["x"])[:, : a["y"].shape[1]] * sigmoid(f64(a["x"])[:, a["y"].shape[1] :])
+        },
         [{"m": 3, "n": 130}, {"m": 1, "n": 1}],
     )
 )

@@ -1,3 +1,3 @@
-from tests.stacks import every_stack, stack
+from tests.stacks import quick_stack, stack
 
-__all__ = ["every_stack", "stack"]
+__all__ = ["quick_stack", "stack"]

@@ -54,10 +54,14 @@ def permute_rows(
     at = tl.load(places[m], mask=m < M, other=-1)
     inside = ((m < M) & (at >= 0) & (at < M))[:, None] & (n < N)[None, :]
     tl.store(
-        gathered[m[:, None], n[None, :]], tl.load(x[at[:, None], n[None, :]], mask=inside), mask=inside
+        gathered[m[:, None], n[None, :]],
+        tl.load(x[at[:, None], n[None, :]], mask=inside),
+        mask=inside,
     )
     tl.store(
-        scattered[at[:, None], n[None, :]], tl.load(x[m[:, None], n[None, :]], mask=inside), mask=inside
+        scattered[at[:, None], n[None, :]],
+        tl.load(x[m[:, None], n[None, :]], mask=inside),
+        mask=inside,
     )
 
 
