@@ -26,7 +26,7 @@ class Dimensions:
         self.parent: dict[Axis, Axis] = {}
         self.lanes = lanes
         self.extents: dict[Axis, set[int]] = defaultdict(set)
-        self.score: dict[Axis, float] = defaultdict(float)
+        self.weights: list[Axis] = []
         self.labels: dict[Axis, set[str]] = defaultdict(set)
         ops = list(walk(kernel.body))
         for op in ops:
@@ -38,6 +38,8 @@ class Dimensions:
             if op.name == "arange":
                 self.labels[self.find((op.result, 0))].add(op.attrs.get("axis", ""))
         self.wanted = wanted
+        # the layout of quantised weights is made for rows on lanes
+        self.rows = {self.find(axis) for axis in self.weights}
 
     def find(self, axis: Axis) -> Axis:
         root = axis
@@ -71,15 +73,15 @@ class Dimensions:
         extents = [e for e in self.extents[dimension] if e != 1]
         return bool(extents) and all(e % self.lanes == 0 for e in extents)
 
-    def rank(self, dimension: Axis) -> tuple[int, float]:
+    def rank(self, dimension: Axis) -> tuple[int, bool]:
         for place, label in enumerate(self.wanted):
             if label in self.labels[dimension]:
-                return (len(self.wanted) - place, 0.0)
-        return (0, self.score[dimension])
+                return (len(self.wanted) - place, False)
+        return (0, dimension in self.rows)
 
     def lane_axis(self, value: Value) -> int | None:
         """The axis of ``value`` that is on the lanes, or None."""
-        best: tuple[tuple[int, float], int] | None = None
+        best: tuple[tuple[int, bool], int] | None = None
         for axis, extent in enumerate(value.shape):
             dimension = self.find((value, axis))
             if extent > 1 and self.eligible(dimension):
@@ -166,6 +168,7 @@ def _dot(d: Dimensions, op: Op) -> None:
 def _load_block(d: Dimensions, op: Op) -> None:
     d.join((op.args[0], 0), (op.results[0], 0))
     d.join((op.args[0], 0), (op.results[1], 0))
+    d.weights.append((op.args[0], 0))
 
 
 def _carries(d: Dimensions, op: Op) -> None:

@@ -121,6 +121,7 @@ class Dialect:
             function=self.function_name(op.attrs.get("function", ""), wide),
             positive=len(args) > 1 and _is_positive(args[1].code),
             helper=lambda name: self.helper(name, wide),
+            abi=self.target.abi,
             **context,
         )
         return Ex(f"({code})", t, wide)

@@ -20,7 +20,7 @@ from ferro.codegen.poly import ZERO, Poly
 from ferro.codegen.templates import render
 from ferro.codegen.views import view_index
 from ferro.codegen.writer import Lines, Namer, Writer
-from ferro.dsl.ir import Block, Kernel, Op, Pointer, Value
+from ferro.dsl.ir import Block, Kernel, Op, Pointer, Value, walk
 from ferro.dsl.types import DType, Span, i32
 
 Index = tuple[Poly, ...]
@@ -56,6 +56,7 @@ class Emitter:
         dimensions: Dimensions,
         plan: Plan,
         sums: dict[Value, Value],
+        functions: Functions,
     ) -> None:
         self.kernel = kernel
         self.dialect = dialect
@@ -73,8 +74,8 @@ class Emitter:
         self.extents: dict[str, tuple[Poly, ...]] = {}
         self.q8: dict[str, tuple[str, str, str]] = {}
         self.locals: list[str] = []
-        self.shared_buffers: frozenset[str] = frozenset()
-        self.functions: Functions
+        self.shared_buffers = read_and_written(kernel)
+        self.functions = functions
         self.before_root = self.writer.current
         self._memo: list[dict[object, Ex]] = [{}]
 
@@ -415,6 +416,15 @@ class Emitter:
             return
         if self.affine.of(result) is None:
             self.bind_scalar(result, self._compute(result, (), None))
+
+
+def read_and_written(kernel: Kernel) -> frozenset[str]:
+    """Buffers whose loads and stores must be ordered between the lanes of a program."""
+    touched: dict[str, set[str]] = {"load": set(), "store": set()}
+    for op in walk(kernel.body):
+        if op.name in touched:
+            touched[op.name].add(op.attrs["buffer"])
+    return frozenset(touched["load"] & touched["store"])
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[Poly, ...]:

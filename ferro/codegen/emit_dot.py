@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ferro.codegen.dialect import Ex
+from ferro.codegen.dialect import Ex, bare
 from ferro.codegen.emit import EMITS, Emitter, row_major
 from ferro.codegen.emit_memory import address
 from ferro.codegen.emit_q8 import pull_word
@@ -21,6 +21,7 @@ from ferro.dsl.types import i32
 # A product's loop over k is unrolled up to so many steps.
 UNROLLED_WORDS = 8
 UNROLLED_K = 8
+_FMA = Op("fma", (), ())
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,7 @@ def _needs_memory(e: Emitter, operand: Operand) -> bool:
         return True
     if op.name == "load_block":
         return False
-    return op.name != "load" or op.attrs["masked"] or _load_word(
-        e, op, operand, ZERO, ZERO
-    ) is None
+    return op.name != "load" or op.attrs["masked"] or _load_word(e, op, operand, ZERO, ZERO) is None
 
 
 def _steps(e: Emitter, count: int, unrolled: int, body) -> None:  # type: ignore[no-untyped-def]
@@ -207,14 +206,16 @@ def emit_dot(e: Emitter, op: Op) -> None:
     a, b, acc = op.args
     array = e.in_place(op.result, acc)
     lane = array.lane
+
     def at_k(k: Poly) -> None:
         def element(i: tuple[Poly, ...]) -> None:
             m, n = i
             x = e.pull(a, (m, k), 0 if lane == 0 else None)
             y = e.pull(b, (k, n), 1 if lane == 1 else None)
             target = e.element(array, i)
-            codes = [e.dialect.widen(v) if lane is not None else v.code for v in (x, y)]
-            e.line(f"{target} = fma({codes[0]}, {codes[1]}, {target});")
+            old = Ex(target, op.result.dtype, lane is not None)
+            new = e.dialect.apply(_FMA, [x, y, old], op.result)
+            e.line(f"{target} = {bare(new.code)};")
 
         e.nest(array.registers, element, unroll=True)
 
@@ -223,4 +224,3 @@ def emit_dot(e: Emitter, op: Op) -> None:
 
 
 EMITS.update(dot_i8=emit_dot_i8, dot=emit_dot)
-

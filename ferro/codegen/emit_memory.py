@@ -29,9 +29,7 @@ def address(e: Emitter, op: Op, index: Index, lane: int | None) -> Address:
     extents = e.extents[op.attrs["buffer"]]
     stride = Poly.of(1)
     offset, step, terms = ZERO, ZERO, []
-    for value, extent in zip(
-        reversed(op.args[: op.attrs["rank"]]), reversed(extents), strict=True
-    ):
+    for value, extent in zip(reversed(op.args[: op.attrs["rank"]]), reversed(extents), strict=True):
         affine = e.affine.of(value)
         if affine is not None:
             form = affine.scaled(stride)
@@ -171,18 +169,9 @@ def emit_load(e: Emitter, op: Op) -> None:
         e.materialise(result)
 
 
-def read_and_written(ops: list[Op]) -> frozenset[str]:
-    """Buffers whose loads and stores must be ordered between the lanes of a program."""
-    touched = {
-        kind: {op.attrs["buffer"] for op in ops if op.name == kind} for kind in ("load", "store")
-    }
-    return frozenset(touched["load"] & touched["store"])
-
-
 EMITS["store"] = emit_store
 EMITS["load"] = emit_load
 PULLS["load"] = pull_load
-
 
 
 def emit_join(e: Emitter, op: Op) -> None:

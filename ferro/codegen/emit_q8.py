@@ -106,18 +106,14 @@ def pull_element(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:
     """One int8 of a block for each lane; lanes may be rows or positions in the block."""
     row, k = index
     if lane == 1:
-        parts = [
-            pull_element(e, op, (row, k * e.lanes + i), None).code for i in range(e.lanes)
-        ]
+        parts = [pull_element(e, op, (row, k * e.lanes + i), None).code for i in range(e.lanes)]
         return Ex(e.template("build", T=e.dialect.ctype(i8, True), parts=parts), i8, True)
     if k.constant is None:
         word, byte = Poly.of(f"(({k}) / 4)"), f"(({k}) % 4)"
     else:
         word, byte = Poly.of(k.constant // 4), str(k.constant % 4)
     ex, biased = pull_word(e, op, row, word, lane == 0)
-    code = e.template(
-        "byte", word=ex.code, byte=byte, biased=biased, n=e.dialect.suffix(ex.wide)
-    )
+    code = e.template("byte", word=ex.code, byte=byte, biased=biased, n=e.dialect.suffix(ex.wide))
     return Ex(code, i8, ex.wide)
 
 
@@ -128,4 +124,3 @@ def pull_load_block(e: Emitter, op: Op, value: Value, index: Index, lane: int | 
 
 
 PULLS["load_block"] = pull_load_block
-

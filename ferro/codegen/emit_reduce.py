@@ -183,9 +183,7 @@ def emit_reduce(e: Emitter, op: Op) -> None:
     e.keep(op.result, array)
 
 
-def _argmax(
-    e: Emitter, dtype: DType, lane: int | None, axis: int, count: int, get: Get
-) -> Ex:
+def _argmax(e: Emitter, dtype: DType, lane: int | None, axis: int, count: int, get: Get) -> Ex:
     """The lowest index whose element has the bits of the maximum (any NaN equals any NaN)."""
     wide, on_lanes = lane is not None, lane == axis
     low = identity(e, "max", dtype)

@@ -101,7 +101,9 @@ class _Expander:
 
     def strip(self, v: Value) -> Value:
         op = self.defs.get(v)
-        return self.strip(op.args[0]) if op and op.name in ("broadcast", "scalar") and op.args else v
+        return (
+            self.strip(op.args[0]) if op and op.name in ("broadcast", "scalar") and op.args else v
+        )
 
     def tile_axis(self, rows: Value, size: int) -> int | None:
         """The program axis of ``program_id * size + arange(0, size)``, else None."""
@@ -173,8 +175,9 @@ class _Expander:
             for x, axis in ((rows, 1), (columns, 0))
         )
         as_int = make.cast(q, i32)
-        total = make.add("reduce", (as_int,), TileType(i32, (size,)), kind="sum", axis=1,
-                         masked=False)
+        total = make.add(
+            "reduce", (as_int,), TileType(i32, (size,)), kind="sum", axis=1, masked=False
+        )
         blocks = make.broadcast(block, (size,))
         stores = (("q", wide, q), ("s", (rows, blocks), scale), ("b", (rows, blocks), total))
         for part, index, value in stores:
@@ -182,8 +185,9 @@ class _Expander:
             if masks:
                 mask = masks[0] if value.type.rank == 1 else make.expand(masks[0], 1)
                 args = (*args, make.broadcast(mask, value.shape))
-            make.effect("store", args, buffer=f"{buffer.name}.{part}", rank=len(index),
-                        masked=bool(masks))
+            make.effect(
+                "store", args, buffer=f"{buffer.name}.{part}", rank=len(index), masked=bool(masks)
+            )
 
     def load_elements(self, op: Op, buffer: Quantised, make: Ops) -> None:
         row, k, *rest = op.args
@@ -192,7 +196,8 @@ class _Expander:
         blocks = make.extent(blocks_of(buffer.cols))
         group, lane = make.binary("shr", row, shift), make.binary("and", row, lanes - 1)
         word = make.binary(
-            "add", make.binary("mul", group, make.binary("mul", blocks, 8)),
+            "add",
+            make.binary("mul", group, make.binary("mul", blocks, 8)),
             make.binary("shr", k, 2),
         )
         byte = make.binary("add", make.binary("mul", lane, 4), make.binary("and", k, 3))
@@ -206,8 +211,15 @@ class _Expander:
             args = (index,)
             if mask:
                 args = (index, mask[0], make.broadcast(make.const(0, dtype), shape))
-            return make.add("load", args, TileType(dtype, shape), buffer=f"{buffer.name}.{part}",
-                            rank=1, masked=bool(mask), other=bool(mask))
+            return make.add(
+                "load",
+                args,
+                TileType(dtype, shape),
+                buffer=f"{buffer.name}.{part}",
+                rank=1,
+                masked=bool(mask),
+                other=bool(mask),
+            )
 
         stored = load("q", at, u8 if self.biased else i8)
         q = make.cast(stored, i32)
@@ -225,4 +237,3 @@ def expand(kernel: Kernel, lanes: int, biased: bool) -> tuple[Kernel, dict[Value
     expander = _Expander(kernel, lanes, biased)
     body = expander.block(kernel.body)
     return replace(kernel, body=body), expander.sums
-

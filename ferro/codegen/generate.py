@@ -14,8 +14,9 @@ from ferro.codegen.inline import Plan
 from ferro.codegen.layouts import A8_ROWS, Q8_ROWS, is_biased
 from ferro.codegen.poly import Poly
 from ferro.codegen.program import Argument, Config, Entry, Program, Target
+from ferro.codegen.split import split_walk
 from ferro.codegen.templates import render
-from ferro.dsl.ir import Extent, Kernel, Op, Pointer, Quantised, Value, walk
+from ferro.dsl.ir import Buffer, Extent, Kernel, Op, Pointer, Quantised, Value, walk
 
 CODEGEN_VERSION = 1
 _EMITTERS = (emit_control, emit_dot, emit_memory, emit_q8, emit_reduce)
@@ -28,7 +29,13 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
     the dot lowering are not possible on the target.
     """
     target = _resolve(target, config)
-    text, entry = _entry(kernel, target)
+    dialect = Dialect(target, target.lanes)
+    functions = Functions(dialect, kernel.functions)
+    parts, scratch = [kernel], ()
+    if config.split > 1:
+        split = split_walk(kernel, config.split)
+        parts, scratch = [split.chunks, split.combine], split.scratch
+    written = [_entry(part, dialect, functions, config, scratch) for part in parts]
     options = ("-cl-std=CL3.0",) if target.dot == "dp4a" else ("-cl-std=CL1.2",)
     source = render(
         target.kind,
@@ -36,10 +43,10 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
         kernel=kernel,
         target=target,
         config=config,
-        entry=entry,
-        body=text,
+        entries=[entry for _, entry in written],
+        parts=[*dialect.helpers.values(), *functions.texts.values(), *(t for t, _ in written)],
     )
-    return Program(source, options, (entry,), target, config)
+    return Program(source, options, tuple(entry for _, entry in written), target, config)
 
 
 def _resolve(target: Target, config: Config) -> Target:
@@ -56,8 +63,9 @@ def _resolve(target: Target, config: Config) -> Target:
 class _Prologue:
     """The kernel's parameters and the C variables that every access needs."""
 
-    def __init__(self, kernel: Kernel, e: Emitter) -> None:
+    def __init__(self, kernel: Kernel, e: Emitter, scratch: tuple[Pointer, ...]) -> None:
         self.kernel = kernel
+        self.scratch = {p.name: p for p in scratch}
         self.e = e
         self.parameters: list[str] = []
         self.arguments: list[Argument] = []
@@ -73,11 +81,19 @@ class _Prologue:
             self.arguments.append(Argument("scalar", scalar.name, dtype.name))
         used = {op.attrs.get("buffer", "").split(".")[0] for op in walk(self.kernel.body)}
         for buffer in self.kernel.buffers:
-            self.arguments.append(Argument("buffer", buffer.name))
+            self.arguments.append(self.argument(buffer))
             if isinstance(buffer, Pointer):
                 self.pointer(buffer)
             else:
                 self.quantised(buffer, buffer.name in used)
+
+    def argument(self, buffer: Buffer) -> Argument:
+        if buffer.name not in self.scratch:
+            return Argument("buffer", buffer.name)
+        size: Extent = ("const", self.scratch[buffer.name].dtype.size)
+        for extent in buffer.extents:
+            size = ("*", size, unmarked(extent))
+        return Argument("scratch", buffer.name, bytes=size)
 
     def parameter(self, ctype: str, name: str, access: str) -> str:
         const = "const " if access == "in" else ""
@@ -154,36 +170,36 @@ class _Prologue:
         return Poly.of(c)
 
 
-def _entry(kernel: Kernel, target: Target) -> tuple[str, Entry]:
-    dialect = Dialect(target, target.lanes)
+def _entry(
+    kernel: Kernel,
+    dialect: Dialect,
+    functions: Functions,
+    config: Config,
+    scratch: tuple[Pointer, ...],
+) -> tuple[str, Entry]:
+    """The text of one OpenCL kernel and how to launch it."""
+    target = dialect.target
     expanded, sums = expand(kernel, target.lanes, is_biased(target.dot))
-    dimensions = Dimensions(expanded, target.lanes, ())
-    plan = Plan(expanded)
-    e = Emitter(expanded, dialect, dimensions, plan, sums)
-    functions = Functions(dialect, kernel.functions)
-    e.functions = functions
-    e.shared_buffers = emit_memory.read_and_written(list(walk(expanded.body)))
+    dimensions = Dimensions(expanded, target.lanes, config.lane_axis)
+    e = Emitter(expanded, dialect, dimensions, Plan(expanded), sums, functions)
     name = e.names.fresh(kernel.name)
-    prologue = _Prologue(expanded, e)
-    prologue.write()
     if target.kind == "simt":
         e.names.fresh("lane")
+    prologue = _Prologue(expanded, e, scratch)
+    prologue.write()
     e.block(expanded.body)
-    head = render(
+    text = render(
         target.kind,
         "entry",
         name=name,
         parameters=prologue.parameters,
         lanes=target.lanes,
         locals=e.locals,
+        lines=list(e.writer.root.render(1)),
     )
-    body = "".join("    " + line + "\n" if not line.startswith("#") else line + "\n"
-                   for line in e.writer.root.render())
-    parts = [*dialect.helpers.values(), *functions.texts.values(), head.rstrip() + "\n" + body + "}\n"]
     local = (target.lanes, 1, 1) if target.kind == "simt" else (1, 1, 1)
     grid = [unmarked(g) for g in kernel.grid] + [("const", 1)] * 3
-    entry = Entry(name, tuple(prologue.arguments), (grid[0], grid[1], grid[2]), local)
-    return "\n".join(parts), entry
+    return text, Entry(name, tuple(prologue.arguments), (grid[0], grid[1], grid[2]), local)
 
 
 def _pull_call(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) -> Ex:
@@ -205,7 +221,6 @@ def _emit_scalar(e: Emitter, op: Op) -> None:
 
 def _emit_nothing(e: Emitter, op: Op) -> None:
     return None
-
 
 
 EMITS.update(program_id=_emit_program_id, scalar=_emit_scalar, breakpoint=_emit_nothing)

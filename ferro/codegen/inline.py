@@ -18,9 +18,7 @@ ROOTS = frozenset(
     {"store", "reduce", "dot", "dot_i8", "accumulate", "finish", "join", "for", "if", "walk"}
 )
 # Free on index tiles: affine forms, and comparisons of them with their conjunctions.
-_INDEX = frozenset(
-    {"add", "sub", "mul", "neg", "shl", "lt", "le", "gt", "ge", "and"}
-)
+_INDEX = frozenset({"add", "sub", "mul", "neg", "shl", "lt", "le", "gt", "ge", "and"})
 _PLAIN_OPERAND = frozenset({"load", "load_block", "cast", *VIEWS, *SOURCES})
 
 # A consumer: the operation (or yield) and the block it sits in.

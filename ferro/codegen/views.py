@@ -101,9 +101,7 @@ def _unflatten(flat: Poly, sizes: list[int]) -> list[Poly]:
     return out
 
 
-def _groups(
-    old: tuple[int, ...], new: tuple[int, ...]
-) -> list[tuple[list[int], list[int]]]:
+def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
     """Axes (extents of 1 left out) that are regrouped together, row-major."""
     a, b = strip_ones(old), strip_ones(new)
     groups: list[tuple[list[int], list[int]]] = []
