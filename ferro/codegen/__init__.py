@@ -1,6 +1,6 @@
 """Tile IR to OpenCL C: two targets, one lowering."""
 
-from ferro.codegen.generate import CODEGEN_VERSION, generate
+from ferro.codegen.generate import CODEGEN_VERSION, generate, resolve
 from ferro.codegen.program import Argument, Config, Entry, Program, Target
 from ferro.codegen.templates import template_hash
 
@@ -12,5 +12,6 @@ __all__ = [
     "Program",
     "Target",
     "generate",
+    "resolve",
     "template_hash",
 ]

@@ -28,6 +28,7 @@ class Dimensions:
         self.extents: dict[Axis, set[int]] = defaultdict(set)
         self.weights: list[Axis] = []
         self.labels: dict[Axis, set[str]] = defaultdict(set)
+        self.uniform: frozenset[Value] = frozenset()
         ops = list(walk(kernel.body))
         for op in ops:
             self.link(op)
@@ -81,6 +82,8 @@ class Dimensions:
 
     def lane_axis(self, value: Value) -> int | None:
         """The axis of ``value`` that is on the lanes, or None."""
+        if value in self.uniform:
+            return None
         best: tuple[tuple[int, bool], int] | None = None
         for axis, extent in enumerate(value.shape):
             dimension = self.find((value, axis))

@@ -17,6 +17,7 @@ from ferro.codegen.dialect import Dialect, Ex, bare
 from ferro.codegen.functions import Functions
 from ferro.codegen.inline import VIEWS, Plan
 from ferro.codegen.poly import ZERO, Poly
+from ferro.codegen.subgroup import broadcast
 from ferro.codegen.templates import render
 from ferro.codegen.views import view_index
 from ferro.codegen.writer import Lines, Namer, Writer
@@ -267,7 +268,8 @@ class Emitter:
         array = self.arrays[value]
         if array.lane == lane:
             return Ex(self.element(array, index), value.dtype, lane is not None)
-        return self.read_memory(value, index, lane)
+        shared = broadcast(self, value, array, index) if lane is None else None
+        return shared or self.read_memory(value, index, lane)
 
     def _compute(self, value: Value, index: Index, lane: int | None) -> Ex:
         affine = self.affine.of(value)

@@ -7,12 +7,17 @@ biased by 128 and the sum starts at -128 * (sum of the other operand's values).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ferro.codegen.dialect import Ex, bare
 from ferro.codegen.emit import EMITS, Emitter, row_major
-from ferro.codegen.emit_memory import address
 from ferro.codegen.emit_q8 import pull_word
+from ferro.codegen.emit_stage import (
+    BLOCK_WORDS,
+    Operand,
+    contiguous,
+    dot_by_blocks,
+    in_blocks,
+    row_address,
+)
 from ferro.codegen.layouts import is_biased
 from ferro.codegen.poly import ZERO, Poly
 from ferro.dsl.ir import Op, Value
@@ -21,16 +26,9 @@ from ferro.dsl.types import i32
 # A product's loop over k is unrolled up to so many steps.
 UNROLLED_WORDS = 8
 UNROLLED_K = 8
+# A sum of more products of -128 could reach 2^31, where dp4a saturates and the language wraps.
+SATURATING_K = 2**17 - 1
 _FMA = Op("fma", (), ())
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An int8 tile seen as rows of words; ``k`` is the tile's axis along which it is packed."""
-
-    tile: Value
-    k: int
-    wide: bool
 
 
 def resolve(e: Emitter, value: Value, k: int) -> tuple[Value, int]:
@@ -49,25 +47,15 @@ def word(e: Emitter, operand: Operand, row: Poly, j: Poly) -> tuple[Ex, bool]:
     if op is not None and tile not in e.arrays and k == 1:
         if op.name == "load_block":
             return pull_word(e, op, row, j, operand.wide)
-        if op.name == "load" and not op.attrs["masked"]:
-            found = _load_word(e, op, operand, row, j)
-            if found is not None:
-                return found, False
+        if op.name == "load" and contiguous(e, op):
+            return _load_word(e, op, operand, row, j), False
     return _memory_word(e, operand, row, j), False
 
 
-def _load_word(e: Emitter, op: Op, operand: Operand, row: Poly, j: Poly) -> Ex | None:
+def _load_word(e: Emitter, op: Op, operand: Operand, row: Poly, j: Poly) -> Ex:
     """A word straight from a buffer, where k is contiguous."""
-    forms = [e.affine.of(a) for a in op.args[: op.attrs["rank"]]]
-    if any(f is None for f in forms) or op.attrs["buffer"] in e.shared_buffers:
-        return None
-    *outer, last = forms
-    if last is None or last.strides[1].constant != 1:
-        return None
-    if any(f is None or not f.strides[1].is_zero() for f in outer):
-        return None
     name, _ = e.pointers[op.attrs["buffer"]]
-    at = address(e, op, (row, j * 4), 0 if operand.wide else None)
+    at = row_address(e, op, operand, row, j * 4)
     code = e.template(
         "load_word",
         p=name,
@@ -111,6 +99,10 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
     _start(e, array.name, op, other, on_lanes, array, unsigned, words)
     # the operand on the lanes is the outer loop: its word is loaded once for all of the other
     outer, inner = (0, 1) if lane == 0 else (1, 0)
+    if _by_blocks(e, lane, words, (rows, columns)):
+        dot_by_blocks(e, on_lanes, other, array, dot_of(e, lane, a.shape[1]))
+        e.keep(op.result, array)
+        return
 
     def at_word(j: Poly) -> None:
         def at_outer(o: tuple[Poly, ...]) -> None:
@@ -123,7 +115,7 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
                 index = (o[0], i[0]) if lane == 0 else (i[0], o[0])
                 target = e.element(array, index)
                 code = e.template(
-                    f"dot/{dot_of(e, lane)}",
+                    f"dot/{dot_of(e, lane, a.shape[1])}",
                     acc=target,
                     w=w.code,
                     x=e.dialect.widen(x) if lane is not None else x.code,
@@ -141,8 +133,15 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
     e.keep(op.result, array)
 
 
-def dot_of(e: Emitter, lane: int | None) -> str:
+def _by_blocks(e: Emitter, lane: int | None, words: int, operands: tuple[Operand, ...]) -> bool:
+    simt = e.dialect.kind == "simt" and lane is not None
+    return simt and words % BLOCK_WORDS == 0 and all(in_blocks(e, x) for x in operands)
+
+
+def dot_of(e: Emitter, lane: int | None, k: int) -> str:
     dot = e.dialect.target.dot
+    if dot == "dp4a" and k > SATURATING_K:
+        return "emulated"
     return "emulated" if lane is None and dot not in ("dp4a", "emulated") else dot
 
 
@@ -152,7 +151,7 @@ def _needs_memory(e: Emitter, operand: Operand) -> bool:
         return True
     if op.name == "load_block":
         return False
-    return op.name != "load" or op.attrs["masked"] or _load_word(e, op, operand, ZERO, ZERO) is None
+    return op.name != "load" or not contiguous(e, op)
 
 
 def _steps(e: Emitter, count: int, unrolled: int, body) -> None:  # type: ignore[no-untyped-def]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ferro.codegen import emit_control, emit_dot, emit_memory, emit_q8, emit_reduce
+from ferro.codegen import emit_control, emit_dot, emit_memory, emit_q8, emit_reduce, subgroup
 from ferro.codegen.axes import Dimensions
 from ferro.codegen.dialect import Dialect, Ex
 from ferro.codegen.emit import EMITS, PULLS, Emitter, Index
@@ -16,6 +16,7 @@ from ferro.codegen.poly import Poly
 from ferro.codegen.program import Argument, Config, Entry, Program, Target
 from ferro.codegen.split import split_walk
 from ferro.codegen.templates import render
+from ferro.codegen.uniform import uniform_loads
 from ferro.dsl.ir import Buffer, Extent, Kernel, Op, Pointer, Quantised, Value, walk
 
 CODEGEN_VERSION = 1
@@ -28,7 +29,7 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
     ``kernel`` is specialised with ``config.constants`` already; raises ValueError if the lanes or
     the dot lowering are not possible on the target.
     """
-    target = _resolve(target, config)
+    target = resolve(target, config)
     dialect = Dialect(target, target.lanes)
     functions = Functions(dialect, kernel.functions)
     parts, scratch = [kernel], ()
@@ -49,7 +50,12 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
     return Program(source, options, tuple(entry for _, entry in written), target, config)
 
 
-def _resolve(target: Target, config: Config) -> Target:
+def resolve(target: Target, config: Config) -> Target:
+    """``target`` with the lanes and the dot lowering that ``config`` asks for.
+
+    A lowering that needs another number of lanes falls back to plain C. Raises ValueError if the
+    lanes are not possible.
+    """
     lanes = config.lanes or target.lanes
     dot = config.dot or target.dot
     if lanes not in (2, 4, 8, 16, 32) or (lanes == 32 and target.kind == "simd"):
@@ -57,7 +63,10 @@ def _resolve(target: Target, config: Config) -> Target:
     needs = {"vnni512": 16, "vnni256": 8, "avx2": 8}.get(dot)
     if needs is not None and (target.kind != "simd" or lanes != needs):
         dot = "emulated"
-    return replace(target, lanes=lanes, dot=dot)
+    features = target.features
+    if not subgroup.possible(target.kind, lanes):
+        features -= {subgroup.FEATURE}
+    return replace(target, lanes=lanes, dot=dot, features=features)
 
 
 class _Prologue:
@@ -181,6 +190,8 @@ def _entry(
     target = dialect.target
     expanded, sums = expand(kernel, target.lanes, is_biased(target.dot))
     dimensions = Dimensions(expanded, target.lanes, config.lane_axis)
+    if target.kind == "simt" and not subgroup.has_sub_group(target):
+        dimensions.uniform = uniform_loads(expanded, dimensions)
     e = Emitter(expanded, dialect, dimensions, Plan(expanded), sums, functions)
     name = e.names.fresh(kernel.name)
     if target.kind == "simt":
@@ -194,6 +205,7 @@ def _entry(
         name=name,
         parameters=prologue.parameters,
         lanes=target.lanes,
+        sub_group=subgroup.has_sub_group(target),
         locals=e.locals,
         lines=list(e.writer.root.render(1)),
     )

@@ -81,16 +81,21 @@ class _Split:
     def chunks(self) -> Kernel:
         make = Ops(self.walk.span, self.scalars)
         grid = list(self.kernel.grid)
-        group, moved = self._group(make, grid)
-        before = [op for op in self.before if op.result not in moved]
-        self._redefine(make, moved)
+        group, own = self._group(make, grid)
+        before = [op for op in self.before if not _is_program_id(op, 2)]
+        if own is not None:
+            for op in self.before:
+                if _is_program_id(op, 2):
+                    make.ops.append(Op("add", (own, make.const(0)), op.results, {}, (), op.span))
+        else:
+            before = self.before
         length = self.walk.args[0]
         body = self.walk.blocks[0]
         count = make.binary("div", make.binary("add", length, self.size - 1), self.size)
         each = make.binary("div", make.binary("add", count, self.groups - 1), self.groups)
         first = make.binary("mul", group, each)
         last = make.binary("min", make.binary("add", first, each), count)
-        program = self._program(make)
+        program = self._program(make, own)
 
         inner = Ops(self.walk.span, self.scalars)
         chunk = Value(TileType(i32), "chunk")
@@ -126,7 +131,7 @@ class _Split:
 
     def combine(self, after: list[Op]) -> Kernel:
         make = Ops(self.walk.span, self.scalars)
-        program = self._program(make)
+        program = self._program(make, None)
         inner = Ops(self.walk.span, self.scalars)
         start, stop = Value(TileType(i32), "start"), Value(TileType(i32), "stop")
         chunk = inner.binary("div", start, self.size)
@@ -152,34 +157,26 @@ class _Split:
             body=Block([], [*self.before, *make.ops, found, *after], []),
         )
 
-    def _group(self, make: Ops, grid: list[Extent]) -> tuple[Value, dict[Value, Value]]:
-        """This work-group's number within its program, and program ids that get a new meaning."""
+    def _group(self, make: Ops, grid: list[Extent]) -> tuple[Value, Value | None]:
+        """This work-group's number within its program and, where axis 2 is shared with it, the
+        program's own number along that axis."""
         scalar = TileType(i32)
         if len(grid) < 3:
             grid.append(("const", self.groups))
-            return make.add("program_id", (), scalar, axis=len(grid) - 1), {}
+            return make.add("program_id", (), scalar, axis=len(grid) - 1), None
         grid[2] = ("*", grid[2], ("const", self.groups))
         raw = make.add("program_id", (), scalar, axis=2)
-        group = make.binary("mod", raw, self.groups)
-        own = make.binary("div", raw, self.groups)
-        old = [op for op in self.before if op.name == "program_id" and op.attrs["axis"] == 2]
-        return group, {op.result: own for op in old}
+        return make.binary("mod", raw, self.groups), make.binary("div", raw, self.groups)
 
-    def _redefine(self, make: Ops, moved: dict[Value, Value]) -> None:
-        for old, new in moved.items():
-            make.ops.append(Op("add", (new, make.const(0)), (old,), {}, (), self.walk.span))
-        self._moved = moved
-
-    def _program(self, make: Ops) -> Value:
+    def _program(self, make: Ops, third: Value | None) -> Value:
         """The row of this program in the scratch buffers."""
-        row: Value | None = None
+        row: Value = make.const(0)
         for axis, extent in enumerate(self.kernel.grid):
             pid = make.add("program_id", (), TileType(i32), axis=axis)
-            if axis == 2 and getattr(self, "_moved", None):
-                pid = next(iter(self._moved.values()))
-            row = pid if row is None else make.binary("add", make.binary(
-                "mul", row, make.extent(extent)), pid)
-        return row if row is not None else make.const(0)
+            if axis == 2 and third is not None:
+                pid = third
+            row = make.binary("add", make.binary("mul", row, make.extent(extent)), pid)
+        return row
 
     @staticmethod
     def _index(
@@ -193,6 +190,10 @@ class _Split:
                     at = make.expand(at, other)
             index.append(make.broadcast(at, shape))
         return tuple(index)
+
+
+def _is_program_id(op: Op, axis: int) -> bool:
+    return op.name == "program_id" and op.attrs["axis"] == axis
 
 
 def _sorted(ops: list[Op]) -> list[Op]:

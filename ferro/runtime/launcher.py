@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.codegen import layouts
+from ferro.codegen import layouts, resolve
 from ferro.codegen.program import Argument, Config, Entry, Target
 from ferro.dsl import bounds, extents, ir, launch
 from ferro.dsl.quantised import A8, Q8
@@ -272,7 +272,8 @@ def check_buffers(
 
 def q8_layout(target: Target, config: Config) -> tuple[int, bool]:
     """Rows a block, and whether weights are stored biased, as a config's kernels read them."""
-    return (config.lanes or target.lanes, layouts.is_biased(config.dot or target.dot))
+    chosen = resolve(target, config)
+    return (chosen.lanes, layouts.is_biased(chosen.dot))
 
 
 def fetch(buffer: Buffer, value: Any) -> None:
