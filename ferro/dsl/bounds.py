@@ -148,7 +148,7 @@ class _Proof:
     ) -> None:
         self.checker = checker
         self.extents = extents
-        self.ranges = Ranges(checker.kernel, scalars, [exactly(n) for n in grid])
+        self.ranges = Ranges(checker.kernel, checker.defined, scalars, [exactly(n) for n in grid])
         self._share()
         self.algebra = Algebra(checker.defined, self._range, self._exact)
 

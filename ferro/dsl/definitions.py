@@ -110,3 +110,39 @@ def source(op: ir.Op, axes: Axes) -> tuple[ir.Value, Axes] | None:
 def settle(value: ir.Value, axes: Axes) -> Axes:
     """``axes`` with None for the axes of extent 1."""
     return tuple(None if n == 1 else a for a, n in zip(axes, value.shape, strict=True))
+
+
+@dataclass(frozen=True)
+class Induction:
+    """A carried value: ``initial``, then ``pace`` more in each turn of ``loop``.
+
+    ``constant`` is the operation that makes the pace, ``following`` the value of the next turn.
+    """
+
+    loop: ir.Op
+    initial: ir.Value
+    pace: int
+    constant: ir.Op
+    following: ir.Value
+
+
+def induction(defined: Definitions, value: ir.Value) -> Induction | None:
+    """How a parameter of a loop grows, if it is by a constant in every turn."""
+    parameter = defined.parameter.get(value)
+    if parameter is None or parameter.op.name != "for" or parameter.position == 0:
+        return None
+    if not value.dtype.is_int:
+        return None
+    following = parameter.op.blocks[0].results[parameter.position - 1]
+    made = defined.op.get(following)
+    if made is None or made.name not in ("add", "sub") or value not in made.args:
+        return None
+    first = made.args[0] is value
+    constant = defined.op.get(made.args[1] if first else made.args[0])
+    while constant is not None and constant.name in ("broadcast", "expand"):
+        constant = defined.op.get(constant.args[0])
+    if constant is None or constant.name != "const" or (made.name == "sub" and not first):
+        return None
+    pace = int(constant.attrs["value"]) * (-1 if made.name == "sub" else 1)
+    initial = parameter.op.args[2 + parameter.position]
+    return Induction(parameter.op, initial, pace, constant, following)

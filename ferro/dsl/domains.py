@@ -8,24 +8,33 @@ hold a number there that changes nothing.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ferro.dsl import extents, ir
 from ferro.dsl.arguments import LARGEST, limits
-from ferro.dsl.bounds import Access
-from ferro.dsl.definitions import Axes, Definitions, source
+from ferro.dsl.bounds import Access, accesses
+from ferro.dsl.definitions import Axes, Definitions, induction, source
 from ferro.dsl.intervals import Range, exactly, full
 from ferro.dsl.linear import Algebra, Form
+from ferro.dsl.printer import expression
 from ferro.dsl.ranges import Ranges
-from ferro.dsl.tiles import ANY, Axis, Coordinate, Problem, State
+from ferro.dsl.tiles import ANY, Axis, Coordinate, Part, Problem, State
 from ferro.dsl.types import DType, Span, boolean, f32, i32
 
 Number = float | int
-_MEMORY = {"load": 0, "store": 0}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far tiles go: to ``end`` from ``start``, or a known ``count`` of tiles."""
+
+    start: Form = Form(0)
+    end: Form | None = None
+    count: int = 0
 
 
 class Domains:
@@ -35,10 +44,12 @@ class Domains:
         self.kernel = kernel
         self.defined = defined
         scalars = {s.name: Range(*limits(s)) for s in kernel.scalars if s.value.dtype.is_int}
-        self._ranges = Ranges(kernel, scalars, [_count_range(e) for e in kernel.grid])
+        self._ranges = Ranges(kernel, defined, scalars, [_count_range(e) for e in kernel.grid])
         self._algebra = Algebra(defined, self._range, self._exact)
         self._unbounded: dict[ir.Value, tuple[bool, bool]] = {}
-        self._touched: dict[str, list[ir.Op]] = defaultdict(list)
+        self._spans: dict[ir.Value, Reach] = {}
+        self._counts: dict[ir.Value, ir.Extent] = {}
+        self._divisors: dict[ir.Value, ir.Value] = {}
         self._scalars = {s.name: s.value for s in kernel.scalars}
         self._expressions = {
             e: op.result
@@ -55,14 +66,70 @@ class Domains:
         form = self._algebra.form(value) if value.dtype.is_int else None
         return None if form is None or form.terms else form.constant
 
-    def tile_size(self, count: ir.Extent) -> int:
-        """The size of the tiles that a grid of ``count`` programs covers an extent with: ANY for a
-        fixed number of programs, 0 if the grid does not count tiles."""
+    # origins of coordinates
+
+    def programs(self, origin: ir.Value, count: ir.Extent) -> Part:
+        """Note that ``origin`` runs over ``count``; the part of a coordinate that it is."""
+        self._counts[origin] = count
         if count[0] == "const":
-            return ANY
-        if count[0] == "cdiv" and count[2][0] == "const" and not extents.from_schedule(count[1]):
-            return int(count[2][1])
-        return 0
+            self._spans[origin] = Reach(count=int(count[1]))
+            return Part("count", origin, ANY)
+        whole = count[0] == "cdiv" and count[2][0] == "const"
+        if not whole or extents.from_schedule(count[1]):
+            return Part("count", origin)
+        self._spans[origin] = Reach(end=self._extent_form(count[1]))
+        return Part("count", origin, int(count[2][1]))
+
+    def steps(self, loop: ir.Op) -> Part:
+        """Note a loop whose step is a tile size; the part that its counter is."""
+        counter = loop.blocks[0].params[0]
+        start, stop = (self._algebra.form(v) for v in loop.args[:2])
+        self._spans[counter] = Reach(start, stop)
+        return Part("loop", counter, self.number(loop.args[2]) or 0)
+
+    def turns(self, loop: ir.Op) -> tuple[Part, ir.Value | None] | None:
+        """Note a loop over ``range(0, cdiv(n, BLOCK))``; its counter's part and ``n`` (None if it
+        is a number)."""
+        counter = loop.blocks[0].params[0]
+        start, stop, step = loop.args[:3]
+        if self.number(start) != 0 or self.number(step) != 1:
+            return None
+        made = self.defined.op.get(stop)
+        if made is not None and made.name == "const" and "schedule" in made.attrs:
+            self._spans[counter] = Reach(count=int(made.attrs["value"]))
+            return Part("count", counter, ANY), None
+        rounded = self._rounded_up(made)
+        if rounded is None:
+            return None
+        length, size = rounded
+        self._spans[counter] = Reach(end=self._algebra.form(length))
+        return Part("count", counter, size), length
+
+    def _rounded_up(self, op: ir.Op | None) -> tuple[ir.Value, int] | None:
+        """``n`` and the tile size of ``(n + (size - 1)) // size``."""
+        if op is None or op.name != "div":
+            return None
+        total, divisor = (self.defined.op.get(a) for a in op.args)
+        if total is None or total.name != "add" or divisor is None or divisor.name != "const":
+            return None
+        size = int(divisor.attrs["value"])
+        marked = "schedule" in divisor.attrs and self.number(total.args[1]) == size - 1
+        return (total.args[0], size) if marked else None
+
+    def factor(self, op: ir.Op, origin: ir.Value) -> ir.Extent | None:
+        """What ``origin // d`` or ``origin % d`` runs over, where the programs along ``origin`` are
+        a product and ``d`` is one of its factors."""
+        count, divisor = self._counts.get(origin), self.defined.same(op.args[1])
+        if count is None or count[0] != "*":
+            return None
+        if self._divisors.setdefault(origin, divisor) is not divisor:
+            return None  # two ways to take one number apart need not cover every pair
+        wanted = self._expression(divisor)
+        sides = [extents.simplify(e) for e in count[1:]]
+        if wanted not in sides:
+            return None
+        place = 1 - sides[::-1].index(wanted)
+        return count[1 + place] if op.name == "mod" else count[2 - place]
 
     def _range(self, value: ir.Value) -> Range:
         return self._ranges.of.get(value) or full(value.dtype)
@@ -86,8 +153,12 @@ class Domains:
     def _open_by(self, value: ir.Value) -> tuple[bool, bool]:
         parameter = self.defined.parameter.get(value)
         if parameter is not None:
-            counts = parameter.op.name == "walk" or parameter.position == 0
-            return (not counts,) * 2 if value.dtype.is_int else (True, True)
+            growth = induction(self.defined, value)
+            if growth is not None:
+                return self._open(growth.initial)
+            carried = parameter.op.name == "for" and parameter.position > 0
+            rule = parameter.op.name == "walk" and parameter.block > 0
+            return (carried or rule,) * 2
         op = self.defined.op.get(value)
         if op is None or (not op.args and not op.name.startswith("load")):
             return (False, False)
@@ -108,6 +179,14 @@ class Domains:
     def stored(self, op: ir.Op, axes: Sequence[Axis]) -> Problem | None:
         """A store that the last tile would widen by an amount that depends on the tile size."""
         facts = self._mask_facts(op) + self._inside(op)
+        origins = [a.origin for a in axes if isinstance(a, Coordinate)]
+        if len(set(origins)) < len(origins):
+            return Problem(
+                "FER512",
+                op.span,
+                "two axes of this store run over one tile: which pairs meet depends on its size",
+                "index the two axes by different loops or programs",
+            )
         for axis, coordinate in enumerate(axes):
             if isinstance(coordinate, Coordinate) and not self.ends(coordinate, axis, facts):
                 name = self._end_text(coordinate)
@@ -126,53 +205,26 @@ class Domains:
 
     def ends(self, coordinate: Coordinate, axis: int, facts: list[Form]) -> bool:
         """True if ``facts`` place ``coordinate`` before its end, or its tiles end there exactly."""
-        here = self._form(coordinate, axis)
-        end = self._end(coordinate)
-        if end is not None:
-            return self._even(coordinate, end) or self._algebra.proves(
-                (here - end).shifted(1), facts
-            )
-        # A fixed number of programs: any fixed end that they reach will do.
-        covered = self._covered(coordinate)
+        here, reach = self._form(coordinate, axis), self._spans[coordinate.origin]
+        if reach.end is not None:
+            length = reach.end - reach.start
+            even = not length.terms and length.constant % coordinate.size == 0
+            return even or self._algebra.proves((here - reach.end).shifted(1), facts)
+        # A known number of tiles: any end that the mask gives will do if the tiles get there.
         rests = [f - here for f in facts]
-        return any(not r.terms and 1 - r.constant <= covered for r in rests)
+        return any(not r.terms and 1 - r.constant <= reach.count * coordinate.size for r in rests)
 
     def _form(self, coordinate: Coordinate, axis: int) -> Form:
         origin = self._algebra.form(coordinate.origin).scaled(coordinate.factor)
         return origin + self._algebra.form(coordinate.offset, (axis,))
 
-    def _loop(self, coordinate: Coordinate) -> ir.Op:
-        return self.defined.parameter[coordinate.origin].op
-
-    def _count(self, coordinate: Coordinate) -> ir.Extent:
-        return self.kernel.grid[self.defined.op[coordinate.origin].attrs["axis"]]
-
-    def _end(self, coordinate: Coordinate) -> Form | None:
-        if coordinate.kind == "loop":
-            return self._algebra.form(self._loop(coordinate).args[1])
-        count = self._count(coordinate)
-        return self._extent_form(count[1]) if count[0] == "cdiv" else None
-
-    def _covered(self, coordinate: Coordinate) -> int:
-        count = self._count(coordinate)
-        return int(count[1]) * coordinate.size if count[0] == "const" else 0
-
-    def _even(self, coordinate: Coordinate, end: Form) -> bool:
-        """True if the tiles end exactly at ``end``."""
-        start = Form(0)
-        if coordinate.kind == "loop":
-            start = self._algebra.form(self._loop(coordinate).args[0])
-        length = end - start
-        return not length.terms and length.constant % coordinate.size == 0
-
     def _end_text(self, coordinate: Coordinate) -> str:
-        name = coordinate.origin.name or "index"
-        if coordinate.kind == "loop":
-            stop = self._loop(coordinate).args[1]
-            number = self.number(stop)
-            return f"{name} + offset < {stop.name or (number if number is not None else 'stop')}"
-        count = self._count(coordinate)
-        return f"index < {extents.text(count[1] if count[0] == 'cdiv' else count)}"
+        count = self._counts.get(coordinate.origin)
+        if count is not None:
+            return f"index < {extents.text(count[1] if count[0] == 'cdiv' else count)}"
+        stop = self.defined.parameter[coordinate.origin].op.args[1]
+        end = expression(stop, self.defined.op) or "stop"
+        return f"{coordinate.origin.name or 'counter'} + offset < {end}"
 
     # extents as forms
 
@@ -202,7 +254,7 @@ class Domains:
         if op.name == "scalar":
             return extents.name(op.attrs["name"])
         if op.name == "const":
-            return extents.const(op.attrs["value"])
+            return extents.const(op.attrs["value"], "schedule" in op.attrs)
         if op.name not in _EXTENT_OPERATORS:
             return None
         sides = [self._expression(a) for a in op.args]
@@ -281,37 +333,42 @@ class Domains:
             op = self.defined.op.get(op.args[0])
         return op.attrs["value"] if op is not None and op.name == "const" else None
 
-    # buffers that are read and written
-
-    def touch(self, op: ir.Op) -> None:
-        """Note a load or store of elements."""
-        if op.name in _MEMORY and op not in self._touched[op.attrs["buffer"]]:
-            self._touched[op.attrs["buffer"]].append(op)
+    # what is written twice, or read and written
 
     def hazards(self, states: Mapping[ir.Value, State]) -> Iterator[Problem]:
-        """Elements of an inout buffer that are written at one coordinate and used at another."""
-        for buffer in self.kernel.buffers:
-            operations = self._touched[buffer.name] if buffer.access == "inout" else []
-            for store in (op for op in operations if op.name == "store"):
-                for other in operations:
-                    if other is not store and not self._apart(store, other, states):
-                        yield _hazard(buffer.name, store.span, other.span)
+        """Elements that are written at one coordinate and used at another, in one loop over tiles
+        or in programs that are tiles: the tile size decides what comes first."""
+        found = [a for a in accesses(self.kernel.body) if a.op.name in ("load", "store")]
+        for number, store in enumerate(found):
+            for place, other in enumerate(found):
+                same = store.op.attrs["buffer"] == other.op.attrs["buffer"]
+                twice = other.op.name == "store" and place >= number
+                if store.op.name != "store" or not same or twice:
+                    continue
+                if not self._apart(store, other, states):
+                    yield _hazard(store.op.attrs["buffer"], store.op.span, other.op.span)
 
-    def _apart(self, a: ir.Op, b: ir.Op, states: Mapping[ir.Value, State]) -> bool:
-        pairs = list(zip(Access(a, (), ()).indices, Access(b, (), ()).indices, strict=True))
-        wanted = {c for i in pairs for v in i for c in states[v].coordinates}
-        for x, y in pairs:
-            mine, theirs = self._algebra.form(x), self._algebra.form(y)
-            same = {c for c in wanted if self._ties(c, states[x], states[y], mine - theirs)}
-            if self._never_equal(mine, theirs, a, b):
-                return True
-            wanted -= same
+    def _apart(self, a: Access, b: Access, states: Mapping[ir.Value, State]) -> bool:
+        wanted = self._shared_tiles(a, b)
+        pairs = list(zip(a.indices, b.indices, strict=True))
+        forms = [(self._algebra.form(x), self._algebra.form(y)) for x, y in pairs]
+        if not wanted or any(self._never_equal(*f, a.op, b.op) for f in forms):
+            return True
+        for (x, y), (mine, theirs) in zip(pairs, forms, strict=True):
+            mutual = states[x].coordinates
+            if len(mutual) == 1 and mutual == states[y].coordinates and mine == theirs:
+                wanted.discard(mutual[0].origin)
         return not wanted
 
-    def _ties(self, coordinate: Coordinate, x: State, y: State, difference: Form) -> bool:
-        """True if the indices are equal only where the coordinate is."""
-        alone = x.coordinates == y.coordinates == [coordinate]
-        return alone and not difference.terms and difference.constant == 0
+    def _shared_tiles(self, a: Access, b: Access) -> set[ir.Value]:
+        """Origins of tiles that both operations run in."""
+        blocks = set(a.blocks) & set(b.blocks)
+        return {
+            origin
+            for origin in self._spans
+            if origin not in self.defined.parameter
+            or self.defined.parameter[origin].op.blocks[0] in blocks
+        }
 
     def _never_equal(self, mine: Form, theirs: Form, a: ir.Op, b: ir.Op) -> bool:
         difference = mine - theirs

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ferro.dsl import ir
-from ferro.dsl.definitions import Axes, Definitions, settle, source
+from ferro.dsl.definitions import Axes, Definitions, induction, settle, source
 from ferro.dsl.intervals import Range, full
 from ferro.dsl.types import i32
 
@@ -91,8 +91,19 @@ class Algebra:
         if held.constant and isinstance(held.lo, int):
             return Form(held.lo)
         op = self.defined.op.get(value)
-        inner = self._sum(op, value, axes) if op is not None else None
+        inner = self._carried(value, axes) if op is None else self._sum(op, value, axes)
         return inner if inner is not None else single((value, axes))
+
+    def _carried(self, value: ir.Value, axes: Axes) -> Form | None:
+        """A value that grows by the same number in every turn follows the loop's counter."""
+        grown = induction(self.defined, value)
+        if grown is None or not self.exact(grown.following):
+            return None
+        start, step = self.form(grown.loop.args[0]), self.form(grown.loop.args[2])
+        if step.terms or step.constant < 1 or grown.pace % step.constant:
+            return None
+        passed = self.form(grown.loop.blocks[0].params[0]) - start
+        return self.form(grown.initial, axes) + passed.scaled(grown.pace // step.constant)
 
     def _sum(self, op: ir.Op, value: ir.Value, axes: Axes) -> Form | None:
         shown = source(op, axes)

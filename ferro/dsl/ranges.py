@@ -7,10 +7,12 @@ is kept, for ``bounds.py`` to complain about.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ferro.dsl import intervals, ir
+from ferro.dsl.definitions import Definitions, induction
 from ferro.dsl.intervals import ANY_FLOAT, Range, exactly, full, hull, stepped
 from ferro.dsl.types import TileType
 
@@ -24,8 +26,13 @@ class Ranges:
     ``dead`` the blocks that never run."""
 
     def __init__(
-        self, kernel: ir.Kernel, scalars: Mapping[str, Range], grid: Sequence[Range]
+        self,
+        kernel: ir.Kernel,
+        defined: Definitions,
+        scalars: Mapping[str, Range],
+        grid: Sequence[Range],
     ) -> None:
+        self.defined = defined
         self.of: dict[ir.Value, Range] = {}
         self.overflow: dict[ir.Value, Range] = {}
         self.dead: set[ir.Block] = set()
@@ -120,7 +127,21 @@ class Ranges:
             return
         stride = math.gcd(start.step, step.lo) if step.constant else 1
         self.of[block.params[0]] = stepped(start.lo, stop.hi - 1, stride)
-        self._results(op, self._repeat(block.params[1:], init, block, lambda: block.results))
+        turns = -(-(stop.hi - start.lo) // step.lo) if step.lo > 0 else 0
+        grown = {p: r for p in block.params[1:] if (r := self._grown(p, turns)) is not None}
+        found = self._repeat(block.params[1:], init, block, lambda: block.results, grown)
+        self._results(op, found)
+
+    def _grown(self, param: ir.Value, turns: int) -> Range | None:
+        """The range of a carried value that grows by a constant, at the start of its turns."""
+        growth = induction(self.defined, param)
+        if growth is None:
+            return None
+        initial = self.of[growth.initial]
+        far = growth.pace * (turns - 1)
+        step = math.gcd(initial.step, far and growth.pace)
+        found = Range(initial.lo + min(far, 0), initial.hi + max(far, 0), step)
+        return found if found.within(full(param.dtype)) else None
 
     def _repeat(
         self,
@@ -128,24 +149,26 @@ class Ranges:
         init: Sequence[Range],
         block: ir.Block,
         yielded: Callable[[], Sequence[ir.Value]],
+        grown: Mapping[ir.Value, Range],
     ) -> list[Range]:
-        """Run ``block`` until its parameters hold what it yields."""
-        state = list(init)
-        for turn in range(_ROUNDS):
+        """Run ``block`` until its parameters hold what it yields; those in ``grown`` are known."""
+        state = [grown.get(p, s) for p, s in zip(params, init, strict=True)]
+        for turn in itertools.count():
             for param, held in zip(params, state, strict=True):
                 self.of[param] = held
             self._block(block)
             after = [hull(s, self.of[v]) for s, v in zip(state, yielded(), strict=True)]
-            if after == state:
-                break
+            if all(a == s or p in grown for a, s, p in zip(after, state, params, strict=True)):
+                return after
+            after = [grown.get(p, a) for p, a in zip(params, after, strict=True)]
             if turn >= _PATIENCE:
-                stops = self._stops if turn < _ROUNDS - 2 else []
+                stops = self._stops if turn < _ROUNDS else []
                 after = [
                     _widened(s, a, full(p.dtype), stops)
                     for s, a, p in zip(state, after, params, strict=True)
                 ]
             state = after
-        return state
+        raise AssertionError("a widened range is at rest")
 
     def _if(self, op: ir.Op) -> None:
         cond = self.of[op.args[0]]
@@ -180,7 +203,8 @@ class Ranges:
         for param, held in zip(rule.params[count:], new, strict=True):
             self.of[param] = held
         begin = [hull(e, v) for e, v in zip(empty, new, strict=True)]
-        self._results(op, self._repeat(rule.params[:count], begin, rule, lambda: rule.results))
+        found = self._repeat(rule.params[:count], begin, rule, lambda: rule.results, {})
+        self._results(op, found)
 
     def _results(self, op: ir.Op, found: Sequence[Range]) -> None:
         for result, held in zip(op.results, found, strict=True):

@@ -18,11 +18,13 @@ from ferro.dsl.domains import Domains, Number
 from ferro.dsl.tiles import (
     FIXED,
     ORDERED,
+    SINGLE,
     Axis,
     Coordinate,
     Problem,
     State,
     join_axes,
+    settled,
 )
 
 _MERGES = {"max": "max", "min": "min", "add": "sum"}
@@ -46,13 +48,16 @@ class Reductions:
         self.uses = _uses(kernel.body)
         self.initial: Number | None = None
 
+    def _settled(self, op: ir.Op, values: Sequence[ir.Value]) -> list[State]:
+        return [settled(self.states[v], op.span) for v in values]
+
     # one operation
 
     def reduce(self, op: ir.Op, args: Sequence[State]) -> State:
         axes, problem = join_axes(args, op.span)
         axis, kind = op.attrs["axis"], op.attrs["kind"]
         rest = axes[:axis] + axes[axis + 1 :]
-        if problem is None and axes[axis] != FIXED and kind != "argmax":
+        if problem is None and axes[axis] not in (FIXED, SINGLE) and kind != "argmax":
             exempt = kind in ("max", "min") and not isinstance(axes[axis], Coordinate)
             problem = None if exempt else self._over_tile(op, kind)
         elif problem is None and isinstance(axes[axis], Coordinate):
@@ -67,7 +72,7 @@ class Reductions:
             [State(axes[:axis] + axes[axis + 1 :]), State(args[0].axes[:-1])], op.span
         )
         problem = args[0].problem or problem or other
-        if problem is None and summed != FIXED:
+        if problem is None and summed not in (FIXED, SINGLE):
             problem = self._over_tile(op, "accumulate")
         return State((*prefix, FIXED), problem=problem)
 
@@ -75,7 +80,7 @@ class Reductions:
         axes, problem = self._product(op, args)
         contracted, other = self._contracted(op)
         problem = problem or other
-        if problem is None and contracted != FIXED:
+        if problem is None and contracted not in (FIXED, SINGLE):
             problem = self._over_tile(op, op.name)
         return State(axes, problem=problem)
 
@@ -88,7 +93,7 @@ class Reductions:
         return axes, problem
 
     def _contracted(self, op: ir.Op) -> tuple[Axis, Problem | None]:
-        a, b = (self.states[v] for v in op.args[:2])
+        a, b = self._settled(op, op.args[:2])
         axes, problem = join_axes([State(a.axes[1:]), State(b.axes[:1])], op.span)
         return axes[0], problem
 
@@ -124,6 +129,8 @@ class Reductions:
         chain = self._chain(result, param)
         self.initial = self.domains.constant(loop.args[3 + number])
         problem = self._unordered(loop, chain, param, result)
+        if problem is None and self._varies(loop, state):
+            problem = self._order(loop, param, "keeps an element of every tile")
         if problem is not None or chain is None:
             return replace(state, problem=problem)
         return State(self._axes_after(chain[-1], state))
@@ -144,7 +151,7 @@ class Reductions:
 
     def _axes_after(self, op: ir.Op, state: State) -> tuple[Axis, ...]:
         if op.name == "dot":
-            args = [self.states[a] for a in op.args[:2]]
+            args = self._settled(op, op.args[:2])
             axes, _ = self._product(op, [*args, State(state.axes)])
             return axes
         return state.axes
@@ -180,7 +187,7 @@ class Reductions:
             return self._contracts(loop, op, floats=True)
         merged = self._merged(op, chain)
         made = self.defined.op.get(merged)
-        state = self.states[merged]
+        (state,) = self._settled(op, [merged])
         if state.clean and op.name in ("max", "min"):
             # An operand that is the same in every turn, or one element a carried element.
             return None if not self._varies(loop, state) else self._tile_problem(op, state)
@@ -215,7 +222,7 @@ class Reductions:
         return axis if mine and isinstance(axis, Coordinate) else None
 
     def _reduced(self, loop: ir.Op, op: ir.Op) -> Problem | None:
-        axes, problem = join_axes([self.states[a] for a in op.args], op.span)
+        axes, problem = join_axes(self._settled(op, op.args), op.span)
         axis, kind = op.attrs["axis"], op.attrs["kind"]
         coordinate = self._own(loop, axes[axis])
         if problem is not None or coordinate is None:
@@ -235,7 +242,7 @@ class Reductions:
         return number < limit or repr(number) == repr(limit)
 
     def _accumulated(self, loop: ir.Op, op: ir.Op) -> Problem | None:
-        axes, problem = join_axes([self.states[a] for a in op.args[1:]], op.span)
+        axes, problem = join_axes(self._settled(op, op.args[1:]), op.span)
         axis = op.attrs["axis"]
         coordinate = self._own(loop, axes[axis])
         if problem is not None or coordinate is None:
@@ -271,8 +278,8 @@ class Reductions:
 
     def _contracts(self, loop: ir.Op, op: ir.Op, floats: bool) -> Problem | None:
         axis, problem = self._contracted(op)
-        settled = [self.states[a] for a in op.args[:2]]
-        problem = problem or next((s.problem for s in settled if s.problem is not None), None)
+        whole = self._settled(op, op.args[:2])
+        problem = problem or next((s.problem for s in whole if s.problem is not None), None)
         coordinate = self._own(loop, axis)
         if problem is not None or coordinate is None:
             return problem or self._over_tile(op, op.name)
@@ -289,7 +296,8 @@ class Reductions:
             op.span,
             "the last tile of this product is padded, and its padding may show"
             " (0.0 added to -0.0 gives 0.0)",
-            _PADDING,
+            f"{_PADDING}; or add 0.0 to the carried product after the loop",
+            sign=a == b == 0,
         )
 
 

@@ -8,15 +8,15 @@ what the front end marks. Index arithmetic is taken not to wrap: ``bounds.py`` p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from ferro.dsl import extents, ir
-from ferro.dsl.definitions import definitions
+from ferro.dsl.definitions import definitions, induction
 from ferro.dsl.diagnostics import Diagnostic
 from ferro.dsl.domains import Domains
 from ferro.dsl.reductions import Reductions
 from ferro.dsl.tiles import (
-    ANY,
     FIXED,
     TOGETHER,
     UNIFORM,
@@ -39,6 +39,7 @@ from ferro.dsl.types import NOWHERE, Span
 
 _COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 _ROUNDS = 4
+NOTHING: Mapping[ir.Value, State] = MappingProxyType({})
 
 
 def check(kernel: ir.Kernel) -> list[Diagnostic]:
@@ -112,8 +113,7 @@ class _Analysis:
         count = self.kernel.grid[op.attrs["axis"]]
         state = State()
         if extents.from_schedule(count):
-            part = Part("program", self.defined.same(op.result), self.domains.tile_size(count))
-            state = State((), ((part, 1),), pure=True)
+            state = _alone(self.domains.programs(self.defined.same(op.result), count))
         self.states[op.result] = state
 
     def _arange(self, op: ir.Op) -> None:
@@ -217,9 +217,35 @@ class _Analysis:
         a, b = (self.states[v] for v in op.args)
         if not op.result.dtype.is_int or not (a.tiles or b.tiles):
             self._elementwise(op)
+            self._give_one_zero(op)
             return
         sign = -1 if op.name == "sub" else 1
         self.states[op.result] = added(a, scaled(b, sign), op.span)
+
+    def _give_one_zero(self, op: ir.Op) -> None:
+        """A carried product plus 0.0: where padding may have made -0.0 to 0.0, both give 0.0."""
+        for x, y in (op.args, op.args[::-1]):
+            problem, made = self.states[x].problem, self.defined.op.get(x)
+            looped = (
+                problem is not None and problem.sign and made is not None and made.name == "for"
+            )
+            if looped and op.name == "add" and repr(self.domains.constant(y)) == "0.0":
+                self.states[op.result] = State(self.states[x].axes)
+
+    def _divide(self, op: ir.Op) -> None:
+        """A program's number taken apart into numbers of tiles along two extents."""
+        state = self.states[op.args[0]]
+        part = state.tiles[0][0] if len(state.tiles) == 1 and state.pure else None
+        if part is not None and part.kind == "count" and part.value is not None:
+            count = self.domains.factor(op, part.value)
+            if count is not None and state.tiles[0][1] == 1:
+                clean = not extents.from_schedule(count)
+                origin = self.defined.same(op.result)
+                self.states[op.result] = (
+                    State() if clean else _alone(self.domains.programs(origin, count))
+                )
+                return
+        self._elementwise(op)
 
     def _compare(self, op: ir.Op) -> None:
         a, b = (self.states[v] for v in op.args)
@@ -253,14 +279,12 @@ class _Analysis:
             return self.domains.number(value)
         if len(state.tiles) != 1 or not state.pure or not other.pure:
             return None
+        if any(part.kind not in ("count", "loop") for part, _ in other.tiles):
+            return None  # an offset that a tile size scales would be a value of its own
         part, factor = state.tiles[0]
         return part.size * factor if part.kind == "size" else None
 
     # memory and reductions
-
-    def _load(self, op: ir.Op) -> None:
-        self._elementwise(op)
-        self.domains.touch(op)
 
     def _load_block(self, op: ir.Op) -> None:
         axes, problem = join_axes(self._settled(op.args, op.span), op.span)
@@ -269,7 +293,6 @@ class _Analysis:
         self.states[scale] = State(axes, problem=problem)
 
     def _store(self, op: ir.Op) -> None:
-        self.domains.touch(op)
         axes, problem = join_axes(self._settled(op.args, op.span), op.span)
         problem = problem or self.domains.stored(op, axes)
         if problem is not None:
@@ -296,35 +319,66 @@ class _Analysis:
     def _for(self, op: ir.Op) -> None:
         (block,) = op.blocks
         counter, *carried = block.params
-        for bound in op.args[:2]:
-            self._demand(self.states[bound], op.span)
-        step = self.states[op.args[2]]
-        sized = len(step.tiles) == 1 and step.tiles[0][0].kind == "size"
-        if sized:
-            part = Part("loop", counter, self.domains.number(op.args[2]) or ANY)
-            self.states[counter] = State((), ((part, 1),), pure=True)
-        else:
-            self._demand(step, op.span)
-            self.states[counter] = State()
+        part = self._tiled(op)
+        self.states[counter] = State() if part is None else _alone(part)
+        grown = {p: g for p in carried if (g := self._grown(p)) is not None}
         before = self._settled(op.args[3:], op.span)
-        after = self._turns(carried, before, block)
-        if sized:
+        after = self._turns(carried, before, block, grown)
+        if part is not None:
             after = [self.reductions.carried(op, n, state) for n, state in enumerate(after)]
         self._give(op.results, after)
 
+    def _tiled(self, op: ir.Op) -> Part | None:
+        """The part that the counter of a loop over tiles is; None for another loop."""
+        self._demand(self.states[op.args[0]], op.span)
+        step = self.states[op.args[2]]
+        if len(step.tiles) == 1 and step.tiles[0][0].kind == "size":
+            self._demand(self.states[op.args[1]], op.span)
+            return self.domains.steps(op)
+        found = None if self.states[op.args[1]].clean else self.domains.turns(op)
+        if found is not None and (found[1] is None or self.states[found[1]].clean):
+            return found[0]
+        self._demand(self.states[op.args[1]], op.span)
+        self._demand(step, op.span)
+        return None
+
+    def _grown(self, param: ir.Value) -> State | None:
+        """The state of a carried index that grows by a constant: it follows the counter."""
+        growth = induction(self.defined, param)
+        if growth is None:
+            return None
+        counter = self.states[growth.loop.blocks[0].params[0]]
+        step = self.domains.number(growth.loop.args[2])
+        if step is None or step < 1 or growth.pace % step:
+            return None
+        if "schedule" in growth.constant.attrs and not counter.tiles:
+            return None
+        passed = scaled(counter, growth.pace // step)
+        initial = self.states[growth.initial]
+        wide = State((UNIFORM,) * len(initial.axes), passed.tiles, passed.pure)
+        return added(initial, wide, growth.loop.span)
+
     def _turns(
-        self, params: Sequence[ir.Value], before: list[State], block: ir.Block
+        self,
+        params: Sequence[ir.Value],
+        before: list[State],
+        block: ir.Block,
+        grown: Mapping[ir.Value, State] = NOTHING,
     ) -> list[State]:
-        """Run ``block`` until its parameters have the axes of what it yields."""
-        states = before
+        """Run ``block`` until its parameters have the axes of what it yields; the states of those
+        in ``grown`` are known."""
+        states = [grown.get(p, s) for p, s in zip(params, before, strict=True)]
         for _ in range(_ROUNDS):
             self._give(params, states)
             self._block(block)
             yields = self._settled(block.results[: len(params)], _end(block))
             after = [joined(pair, _end(block)) for pair in zip(before, yields, strict=True)]
-            if [s.axes for s in after] == [s.axes for s in states]:
+            if all(
+                a.axes == s.axes or p in grown
+                for a, s, p in zip(after, states, params, strict=True)
+            ):
                 break
-            states = [State(s.axes) for s in after]
+            states = [grown.get(p, State(a.axes)) for p, a in zip(params, after, strict=True)]
         return after
 
     def _give(self, values: Sequence[ir.Value], states: Sequence[State]) -> None:
@@ -363,6 +417,10 @@ class _Analysis:
             for pair in zip(new, empty, strict=True)
         ]
         self._give(op.results, self._turns(rule.params[:count], begin, rule))
+
+
+def _alone(part: Part) -> State:
+    return State((), ((part, 1),), pure=True)
 
 
 def _widened(whens: list[State], like: State) -> list[State]:
@@ -406,9 +464,10 @@ _OPERATIONS: dict[str, Callable[[_Analysis, ir.Op], None]] = {
     "add": _Analysis._sum,
     "sub": _Analysis._sum,
     "neg": _Analysis._neg,
+    "div": _Analysis._divide,
+    "mod": _Analysis._divide,
     "mul": _Analysis._mul,
     **dict.fromkeys(_COMPARISONS, _Analysis._compare),
-    "load": _Analysis._load,
     "load_block": _Analysis._load_block,
     "store": _Analysis._store,
     "store_block": _Analysis._store,

@@ -1,10 +1,10 @@
 """How a value depends on tile sizes: the domain of the schedule check.
 
 A value is *clean* if each of its elements is a function of coordinates that no schedule constexpr
-changes. A tile's axis is fixed (its extent is no schedule constexpr), uniform (the value does not
-vary along it) or a ``Coordinate``: tile number times tile size plus offset, as in
-``program_id(0) * BN + arange(0, BN)``. The parts alone are no values; ``State.tiles`` holds those
-that have not met yet.
+changes. A tile's axis is fixed (its extent is no schedule constexpr; single if it is 1), uniform
+(the value does not vary along it) or a ``Coordinate``: tile number times tile size plus offset, as
+in ``program_id(0) * BN + arange(0, BN)``. The parts alone are no values; ``State.tiles`` holds
+those that have not met yet.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ferro.dsl.types import Span
 
 ANY = -1
 FIXED = "fixed"
+SINGLE = "single"
 UNIFORM = "uniform"
 ORDERED = (
     "add up in an order of its own: `for c in tl.chunks(n, SIZE)` with `tl.combine`, or"
@@ -30,19 +31,20 @@ TOGETHER = (
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a value is not clean."""
+    """Why a value is not clean. ``sign`` is set if no more than the sign of a zero is at stake."""
 
     code: str
     span: Span
     message: str
     help: str
+    sign: bool = False
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a coordinate. ``kind``: "program" (a program_id), "loop" (a loop counter),
-    "offset" (an arange, along ``axis``) or "size" (a compile-time number). ``size`` is an offset's
-    extent, or the extent of the offset that an origin fits."""
+    """A part of a coordinate. ``kind``: "count" (counts tiles: a program_id, a loop's counter),
+    "loop" (a counter that steps by a tile), "offset" (an arange, along ``axis``) or "size" (a
+    compile-time number). ``size`` is an offset's extent, or the extent that an origin fits."""
 
     kind: str
     value: ir.Value | None = None
@@ -54,7 +56,8 @@ class Part:
 class Coordinate:
     """Positions ``origin * factor + offset``; programs or turns cover them without gaps.
 
-    ``origin`` is a program_id or a loop counter, ``offset`` an arange of ``size``.
+    ``origin`` counts tiles ("count") or steps by them ("loop"); ``offset`` is an arange of ``size``
+    elements.
     """
 
     kind: str
@@ -64,7 +67,7 @@ class Coordinate:
 
     @property
     def factor(self) -> int:
-        return self.size if self.kind == "program" else 1
+        return self.size if self.kind == "count" else 1
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Coordinate) and self._key == other._key
@@ -105,7 +108,7 @@ def broken(problem: Problem, rank: int) -> State:
 
 def fixed(extent: int) -> str:
     """The axis of an extent that does not derive from a schedule constexpr."""
-    return UNIFORM if extent == 1 else FIXED
+    return SINGLE if extent == 1 else FIXED
 
 
 def join_axes(states: Sequence[State], span: Span) -> tuple[tuple[Axis, ...], Problem | None]:
@@ -116,6 +119,8 @@ def join_axes(states: Sequence[State], span: Span) -> tuple[tuple[Axis, ...], Pr
     for n in range(rank):
         kinds = dict.fromkeys(s.axes[n] for s in states if n < len(s.axes))
         kinds.pop(UNIFORM, None)
+        if len(kinds) > 1:  # the others have one element for this schedule only
+            kinds.pop(SINGLE, None)
         if len(kinds) > 1 and problem is None:
             problem = _mismatch(n, list(kinds), span)
         axes.append(next(iter(kinds), UNIFORM))
@@ -142,8 +147,7 @@ def _axis_name(axis: Axis) -> str:
     if not isinstance(axis, Coordinate):
         return "a fixed extent"
     origin = axis.origin.name
-    kind = "loop" if axis.kind == "loop" else "program"
-    return f"the coordinate of {kind} `{origin}`" if origin else f"a {kind} coordinate"
+    return f"the coordinate of `{origin}`" if origin else "a coordinate of programs"
 
 
 def pending(state: State, span: Span) -> Problem:
@@ -151,7 +155,7 @@ def pending(state: State, span: Span) -> Problem:
     if state.problem is not None:
         return state.problem
     names = {
-        "program": "a `tl.program_id` that counts tiles",
+        "count": "a `tl.program_id` or a counter that numbers tiles",
         "loop": "a loop counter that steps by a tile size",
         "offset": "a `tl.arange` over a tile size",
         "size": "a schedule constexpr",
@@ -229,8 +233,8 @@ def meeting(tiles: Tiles) -> tuple[Part, Part] | None:
         if offset.kind != "offset":
             continue
         for origin, scale in tiles:
-            if origin.kind not in ("program", "loop") or origin.size not in (offset.size, ANY):
+            if origin.kind not in ("count", "loop") or origin.size not in (offset.size, ANY):
                 continue
-            if scale == factor * (offset.size if origin.kind == "program" else 1):
+            if scale == factor * (offset.size if origin.kind == "count" else 1):
                 return origin, offset
     return None

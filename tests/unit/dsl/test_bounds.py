@@ -309,6 +309,29 @@ def f(x: tl.ptr[f32, N], y: tl.out[f32, N]):
     check(text, {"x": floats(9), "y": floats(9)})
 
 
+GROWING = """
+def f(x: tl.ptr[f32, K], y: tl.out[f32, 1]):
+    k = tl.arange(0, 32)
+    left = K + 0
+    top = tl.full([], 0.0, f32)
+    for i in range(0, tl.cdiv(K, 32)):
+        top = top + tl.max(tl.load(x[k]{mask}))
+        top = top + tl.load(x[K - left])
+        k += 32
+        left -= 32
+    tl.store(y[0], top)
+""".lstrip()
+
+
+def test_an_index_that_grows_with_the_loop() -> None:
+    masked = GROWING.format(mask=", mask=k < K, other=0.0")
+    for size in (0, 1, 32, 100):
+        check(masked, {"x": floats(size), "y": floats(1)})
+    whole = GROWING.format(mask="")
+    check(whole, {"x": floats(96), "y": floats(1)})
+    assert "[0, 127]" in refused(whole, {"x": floats(97), "y": floats(1)}).text
+
+
 # A proof is never wrong: random index expressions, run by the interpreter where they are accepted.
 
 LEAVES = ["n", "k", "s", "t", "N", "3", "8", "m"]

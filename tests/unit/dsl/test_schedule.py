@@ -67,7 +67,7 @@ v = tl.full([BLOCK], 1.0, f32)
 for i in range(0, BLOCK):
     v = v + 1.0
 tl.store(y[n], v, mask=n < N)
-""", "FER510"),
+""", "FER514"),
     "mask_of_offsets": (VECTOR, """
 n = tl.block(0, N, BLOCK)
 tl.store(y[n], tl.full([BLOCK], 1.0, f32), mask=(n < N) & (tl.arange(0, BLOCK) < 5))
@@ -221,6 +221,55 @@ for k0 in range(0, n0, BLOCK):
 n = tl.block(0, N - 5, BLOCK)
 tl.store(y[n], n, mask=n < N)
 """, "FER515"),
+    "blocks_of_the_diagonal": (f"y: tl.out[i32, N, N], {B}", """
+n = tl.block(0, N, BLOCK)
+inside = (n < N)[:, None] & (n < N)[None, :]
+tl.store(y[n[:, None], n[None, :]], n[:, None] + n[None, :], mask=inside)
+""", "FER512"),
+    "offsets_scaled_by_the_size": (f"y: tl.out[i32, N], {B}", """
+n = tl.program_id(0, tl.cdiv(N, BLOCK)) * (BLOCK * BLOCK) + tl.arange(0, BLOCK) * BLOCK
+m = tl.block(0, N, BLOCK)
+tl.store(y[m], n, mask=m < N)
+""", "FER510"),
+    "size_summed_with_a_coordinate": (COUNT, """
+t = tl.full([], 0, i32)
+for k0 in range(0, n0, BLOCK):
+    k = k0 + tl.arange(0, BLOCK)
+    t = t + tl.sum(64 // BLOCK + k * 0, mask=k < n0)
+tl.store(y[0], t)
+""", "FER510"),
+    "maximum_of_pairs_in_a_tile": (f"x: tl.ptr[f32, N], y: tl.out[f32, 1], {B}", """
+top = tl.full([BLOCK], -tl.inf, f32)
+for k0 in range(0, N, BLOCK):
+    k = k0 + tl.arange(0, BLOCK)
+    v = tl.load(x[k], mask=k < N, other=-tl.inf)
+    top = tl.maximum(top, tl.max(v[:, None] + v[None, :], axis=0, mask=(k < N)[:, None]))
+tl.store(y[0], tl.max(top))
+""", "FER514"),
+    "added_once_a_tile_in_memory": (f"x: tl.ptr[f32, N], y: tl.inout[f32, M], {B}", """
+row = tl.program_id(0, M)
+for k0 in range(0, N, BLOCK):
+    tl.store(y[row], tl.load(y[row]) + 1.0)
+""", "FER517"),
+    "two_stores_that_overlap": (VECTOR, """
+for k0 in range(0, N, BLOCK):
+    k = k0 + tl.arange(0, BLOCK)
+    tl.store(y[k], tl.load(x[k], mask=k < N), mask=k < N)
+    tl.store(y[k + 1], 1.0, mask=k + 1 < N)
+""", "FER517"),
+    "index_that_grows_by_another_step": (VECTOR, """
+k = tl.arange(0, BLOCK)
+for i in range(0, tl.cdiv(N, BLOCK)):
+    tl.store(y[k], tl.load(x[k], mask=k < N), mask=k < N)
+    k += BLOCK // 2
+""", "FER510"),
+    "programs_taken_apart_in_two_ways": (f"y: tl.out[f32, M, N], {B}", """
+p = tl.program_id(0, tl.cdiv(M, BLOCK) * tl.cdiv(N, BLOCK))
+m = p // tl.cdiv(N, BLOCK) * BLOCK + tl.arange(0, BLOCK)
+n = p % tl.cdiv(M, BLOCK) * BLOCK + tl.arange(0, BLOCK)
+inside = (m < M)[:, None] & (n < N)[None, :]
+tl.store(y[m[:, None], n[None, :]], 1.0, mask=inside)
+""", "FER510"),
     "chunk_size": (VECTOR, """
 for c in tl.chunks(N, BLOCK):
     k = c.start + tl.arange(0, 32)
@@ -372,6 +421,63 @@ tl.store(x[2 * n + 1], b - a, mask=n < N)
 t = tl.block(0, T, BLOCK)
 i = tl.load(at[t], mask=t < T, other=0)
 tl.store(y[t], tl.load(x[i], mask=(i >= 0) & (i < N), other=0.0), mask=t < T)
+"""),
+    "turns_counted": ("x: tl.ptr[f32, N], y: tl.out[f32, N], BLOCK: tl.schedule[1, 4, 64] = 4", """
+for i in range(0, tl.cdiv(N, BLOCK)):
+    k = i * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y[k], tl.load(x[k], mask=k < N), mask=k < N)
+"""),
+    "index_that_grows": (f"x: tl.ptr[f32, M, K], y: tl.out[f32, M], {B}", """
+row = tl.program_id(0, M)
+k = tl.arange(0, BLOCK)
+top = tl.full([], -tl.inf, f32)
+for i in range(0, tl.cdiv(K, BLOCK)):
+    top = tl.maximum(top, tl.max(tl.load(x[row, k], mask=k < K, other=-tl.inf)))
+    k += BLOCK
+tl.store(y[row], top)
+"""),
+    "index_that_grows_beside_the_counter": (VECTOR, """
+k = tl.arange(0, BLOCK)
+for k0 in range(0, N, BLOCK):
+    tl.store(y[k], tl.load(x[k], mask=k < N), mask=k < N)
+    k = k + BLOCK
+"""),
+    "programs_of_two_extents": (
+        "x: tl.ptr[f32, M, N], y: tl.out[f32, M, N], BM: tl.schedule[1, 2] = 2, " + B, """
+p = tl.program_id(0, tl.cdiv(M, BM) * tl.cdiv(N, BLOCK))
+m = p // tl.cdiv(N, BLOCK) * BM + tl.arange(0, BM)
+n = p % tl.cdiv(N, BLOCK) * BLOCK + tl.arange(0, BLOCK)
+inside = (m < M)[:, None] & (n < N)[None, :]
+v = tl.load(x[m[:, None], n[None, :]], mask=inside)
+tl.store(y[m[:, None], n[None, :]], v + 1.0, mask=inside)
+"""),
+    "zero_of_a_padded_product_made_one": ("x: tl.ptr[f32, M, K], y: tl.out[f32, M, M], " + B, """
+m = tl.arange(0, 8)
+part = tl.zeros([8, 8], f32)
+for k0 in range(0, K, BLOCK):
+    k = k0 + tl.arange(0, BLOCK)
+    inside = (m < M)[:, None] & (k < K)[None, :]
+    v = tl.load(x[m[:, None], k[None, :]], mask=inside, other=0.0)
+    part = tl.dot(v * 1e-30, -(v * 1e-30).T, part)
+whole = part + 0.0
+tl.store(y[m[:, None], m[None, :]], whole, mask=(m < M)[:, None] & (m < M)[None, :])
+"""),
+    "written_in_one_loop_and_read_in_the_next": (f"x: tl.inout[f32, M, K], {B}", """
+row = tl.program_id(0, M)
+for k0 in range(0, K, BLOCK):
+    k = k0 + tl.arange(0, BLOCK)
+    tl.store(x[row, k], k.to(f32), mask=k < K)
+top = tl.full([], 0.0, f32)
+for k0 in range(0, K, BLOCK):
+    k = k0 + tl.arange(0, BLOCK)
+    top = tl.maximum(top, tl.max(tl.load(x[row, K - 1 - k], mask=k < K, other=0.0)))
+tl.store(x[row, 0], top)
+"""),
+    "an_axis_of_one_element": ("x: tl.ptr[f32, M, 1], y: tl.out[f32, M], " + B, """
+m = tl.block(0, M, BLOCK)
+i = tl.arange(0, 1)
+v = tl.load(x[m[:, None], i[None, :]], mask=(m < M)[:, None], other=0.0)
+tl.store(y[m], tl.sum(v, axis=1), mask=m < M)
 """),
     "static_assert_on_a_size": (VECTOR, """
 tl.static_assert(BLOCK % 32 == 0, "whole partials")
