@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,13 @@ class Request:
     def arguments(self) -> Arguments:
         return arguments.make(self.kernel(), self.sizes, self.values, self.seed)
 
+    def settled(self, device: Device, given: Arguments) -> Request:
+        """The same with the config that a launch of these arguments on ``device`` takes."""
+        if self.config is not None:
+            return self
+        chosen = device.config_for(self.definition, self.target, **self.constants, **given)
+        return replace(self, config=chosen)
+
     def run(self, device: Device, given: Arguments) -> None:
         """One launch with these arguments (numpy arrays or buffers of the device)."""
         device.run(
@@ -85,7 +92,9 @@ def compare(request: Request, device: Device, reference: Device) -> Comparison:
 
     The first launch on ``device`` compiles; ``seconds`` is the device time of the second.
     """
-    kernel, made = request.kernel(), request.arguments()
+    made = request.arguments()
+    request = request.settled(device, made)
+    kernel = request.kernel()
     here, there = arguments.copy(made), arguments.copy(made)
     request.run(device, here)
     started = time.perf_counter()
@@ -124,12 +133,13 @@ def _device_seconds(request: Request, device: Device, given: Arguments) -> float
 
 def uploaded(request: Request, device: Device, given: Arguments) -> Arguments:
     """The arguments in memory of the device."""
-    return {name: _buffer(request, device, value) for name, value in given.items()}
+    return {n: upload(device, v, request.target, request.config) for n, v in given.items()}
 
 
-def _buffer(request: Request, device: Device, value: Any) -> Any:
+def upload(device: Device, value: Any, target: Target | None, config: Config | None) -> Any:
+    """One argument in memory of the device; numbers stay as they are."""
     if isinstance(value, Q8):
-        return device.weights(value, target=request.target, config=request.config)
+        return device.weights(value, target=target, config=config)
     if isinstance(value, A8):
         held = device.activations(value.rows, value.cols)
         held.write(value)
@@ -165,7 +175,9 @@ def bench(
     request: Request, device: Device, seconds: float = 2.0, footprint: int = 512 << 20
 ) -> Speed:
     """Measures launches for about ``seconds`` over at least ``footprint`` bytes of arguments."""
-    kernel, made = request.kernel(), request.arguments()
+    made = request.arguments()
+    request = request.settled(device, made)
+    kernel = request.kernel()
     size = arguments.traffic(kernel, made)
     binding = bind(kernel, made)
     copies = min(max(1, math.ceil(footprint / max(size, 1))), MOST_COPIES)
@@ -189,12 +201,15 @@ def bench(
     )
 
 
-def limits(device: Device, around: Callable[[], Speed]) -> tuple[Speed, dict[str, float | None]]:
-    """The speed that ``around`` measures, and the device's own limits measured before and after
-    it (the better of the two: another program may have run in between)."""
-    before = measure_limits(device)
-    speed = around()
-    after = measure_limits(device)
+def bench_with_limits(
+    request: Request, device: Device, seconds: float = 2.0, footprint: int = 512 << 20
+) -> tuple[Speed, dict[str, float | None]]:
+    """``bench``, and the device's own limits measured before and after it (the better of the two
+    counts: another program may have run in between)."""
+    megabytes = max(1, footprint >> 20)
+    before = measure_limits(device, megabytes)
+    speed = bench(request, device, seconds, footprint)
+    after = measure_limits(device, megabytes)
     pairs = {name: (found, vars(after)[name]) for name, found in vars(before).items()}
     return speed, {name: max(filter(None, pair), default=None) for name, pair in pairs.items()}
 

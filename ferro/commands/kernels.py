@@ -198,13 +198,12 @@ def sizes(found: dict[str, int]) -> str:
 
 
 def bench(args: argparse.Namespace) -> int:
-    from ferro import measure
+    from ferro.measure import bench_with_limits
 
     with options.open_device(args) as device:
         request = options.request(args, device)
-        speed, limits = measure.limits(
-            device, lambda: measure.bench(request, device, args.seconds, args.footprint << 20)
-        )
+        footprint = args.footprint << 20
+        speed, limits = bench_with_limits(request, device, args.seconds, footprint)
     rates = speed.rates()
     if args.json:
         emit(to_json({**vars(speed), "rates": rates, "limits": limits}))

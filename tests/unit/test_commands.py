@@ -245,7 +245,7 @@ def test_run_compares_bits(capsys: Capture) -> None:
 
 
 def test_bench_prints_rates_and_limits(capsys: Capture) -> None:
-    launch = ["--dim", "M=1,N=64,K=64", "--seconds", "0.01"]
+    launch = ["--dim", "M=1,N=64,K=64", "--seconds", "0.01", "--footprint", "4"]
     assert main(["kernels", "bench", "matmul_q8", *launch, *INTERPRETER, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["rates"]["read"] > 0 and printed["limits"]["read"] > 0
