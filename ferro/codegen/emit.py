@@ -22,7 +22,7 @@ from ferro.codegen.templates import render
 from ferro.codegen.views import view_index
 from ferro.codegen.writer import Lines, Namer, Writer
 from ferro.dsl.ir import Block, Kernel, Op, Pointer, Value, walk
-from ferro.dsl.types import DType, Span, i32
+from ferro.dsl.types import DType, Span, boolean, i32
 
 Index = tuple[Poly, ...]
 UNROLL_LIMIT = 32
@@ -40,7 +40,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Memory:
-    """A row-major copy of a tile that any lane can read at any index."""
+    """A row-major copy of a tile that any lane can read at any index; bools are 0 and 1 there."""
 
     name: str
     shape: tuple[int, ...]
@@ -75,6 +75,7 @@ class Emitter:
         self.extents: dict[str, tuple[Poly, ...]] = {}
         self.q8: dict[str, tuple[str, str, str]] = {}
         self.locals: list[str] = []
+        self.borrowed: set[Value] = set()  # values in the array of another one that is still read
         self.shared_buffers = read_and_written(kernel)
         self.functions = functions
         self.before_root = self.writer.current
@@ -176,7 +177,7 @@ class Emitter:
     def in_place(self, result: Value, old: Value) -> Array:
         """An array for ``result`` that holds ``old``: the one of ``old`` if nothing else reads it."""
         array = self.arrays.get(old)
-        if array is not None and self.plan.read_once(old):
+        if array is not None and self.plan.read_once(old) and old not in self.borrowed:
             return Array(array.name, array.lane, array.registers, Lines())
         array = self.declare(result, self.lane_of(result))
         self.fill(array, old)
@@ -346,6 +347,7 @@ class Emitter:
                         at=at.c,
                         stride=strides[array.lane].constant,
                         value=self.element(array, index),
+                        flag=value.dtype == boolean,
                         ctype=ctype,
                     )
                 )
@@ -371,6 +373,7 @@ class Emitter:
             at=at.c,
             stride=strides[lane].c,
             one=strides[lane].constant == 1,
+            flag=value.dtype == boolean,
             T=self.dialect.ctype(value.dtype, True),
         )
         return Ex(code, value.dtype, True)

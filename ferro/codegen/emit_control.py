@@ -122,8 +122,11 @@ def emit_for(e: Emitter, op: Op) -> None:
 
 def emit_if(e: Emitter, op: Op) -> None:
     variables = [declare(e, result) for result in op.results]
-    for head, block in zip((f"if ({e.scalar(op.args[0]).code})", "else"), op.blocks, strict=True):
-        if not block.ops and not block.results:
+    condition = e.scalar(op.args[0]).code
+    filled = [bool(block.ops or block.results) for block in op.blocks]
+    heads = (f"if ({condition})", "else" if filled[0] else f"if (!{condition})")
+    for head, block, some in zip(heads, op.blocks, filled, strict=True):
+        if not some:
             continue
         with e.scope(head):
             e.block(block)
@@ -197,6 +200,7 @@ def _enter_rule(
     for param, new in zip(rule.params[count:], news, strict=True):
         if new.shape:
             e.arrays[param] = e.arrays[new]
+            e.borrowed.add(param)
         else:
             e.scalars[param] = e.scalar(new)
             affine = e.affine.of(new)

@@ -160,7 +160,7 @@ class _Prologue:
             return Poly.of(rest[0])
         if op == "name":
             value = next(s.value for s in self.kernel.scalars if s.name == rest[0])
-            return self.e.affine.atoms[value]
+            return self.e.affine.atoms.get(value) or Poly.of(f"(int){self.e.scalars[value].code}")
         a, b = (self.poly(x) for x in rest)
         if op in ("+", "-", "*"):
             return {"+": a + b, "-": a - b, "*": a * b}[op]
@@ -168,9 +168,9 @@ class _Prologue:
         if op == "cdiv" and rest[1][0] == "const" and wanted.endswith("_rows"):
             wanted = wanted.replace("_rows", "_groups")
         code = {
-            "//": f"{a.c} / {b.c}",
-            "%": f"{a.c} % {b.c}",
-            "cdiv": f"({a.c} + {(b - 1).c}) / {b.c}",
+            "//": f"{a.c} / ({b})",
+            "%": f"{a.c} % ({b})",
+            "cdiv": f"({a + b - 1}) / ({b})",
             "min": f"min({a.c}, {b.c})",
             "max": f"max({a.c}, {b.c})",
         }[op]

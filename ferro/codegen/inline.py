@@ -17,6 +17,8 @@ SOURCES = frozenset({"const", "arange", "partials", "scalar", "program_id"})
 ROOTS = frozenset(
     {"store", "reduce", "dot", "dot_i8", "accumulate", "finish", "join", "for", "if", "walk"}
 )
+# Operations that may overwrite one of their operands, and which.
+IN_PLACE = {"dot": 2, "accumulate": 0}
 # Free on index tiles: affine forms, and comparisons of them with their conjunctions.
 _INDEX = frozenset({"add", "sub", "mul", "neg", "shl", "lt", "le", "gt", "ge", "and"})
 _PLAIN_OPERAND = frozenset({"load", "load_block", "cast", *VIEWS, *SOURCES})
@@ -73,9 +75,10 @@ class Plan:
 
     def _visit(self, op: Op, block: Block) -> None:
         if op.name in ROOTS:
-            for arg in op.args:
+            for i, arg in enumerate(op.args):
                 self.used.add(arg)
-                self._consumers[arg].add((id(op), block))
+                overwritten = i == IN_PLACE.get(op.name)  # no other operand may read it then
+                self._consumers[arg].add((("old", id(op)) if overwritten else id(op), block))
             if op.name in ("dot", "dot_i8"):
                 self._operands.update(op.args[:2])
             if op.attrs.get("kind") == "argmax":  # read twice

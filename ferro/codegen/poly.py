@@ -15,7 +15,10 @@ PolyLike = Union["Poly", int, str]
 
 @dataclass(frozen=True)
 class Poly:
-    """A sum of integer multiples of products of names; the empty product is the constant."""
+    """A sum of integer multiples of products of names; the empty product is the constant.
+
+    Values are those of i32 arithmetic, so that coefficients are kept within its range.
+    """
 
     terms: tuple[tuple[Monomial, int], ...] = ()
 
@@ -24,12 +27,13 @@ class Poly:
         if isinstance(x, Poly):
             return x
         if isinstance(x, int):
-            return Poly((((), x),)) if x else Poly()
+            return Poly._from({(): x})
         return Poly((((x,), 1),))
 
     @staticmethod
     def _from(terms: dict[Monomial, int]) -> Poly:
-        return Poly(tuple(sorted((m, c) for m, c in terms.items() if c)))
+        wrapped = ((m, (c + 2**31) % 2**32 - 2**31) for m, c in terms.items())
+        return Poly(tuple(sorted((m, c) for m, c in wrapped if c)))
 
     def __add__(self, other: PolyLike) -> Poly:
         terms = dict(self.terms)
@@ -72,8 +76,10 @@ class Poly:
             return "0"
         text = ""
         for m, c in sorted(self.terms, key=lambda t: (t[0] == (), t[0])):
-            size = "*".join(m) if m and abs(c) == 1 else "*".join([*m, str(abs(c))])
-            text += (" - " if c < 0 else " + ") + size
+            least = c == -(2**31)  # has no negative, and its digits alone are no int
+            number = "(-2147483647 - 1)" if least else str(abs(c))
+            size = "*".join(m) if m and abs(c) == 1 else "*".join([*m, number])
+            text += (" - " if c < 0 and not least else " + ") + size
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
 
     @property
