@@ -100,3 +100,35 @@ def test_target_of_a_device_goes_by_kind_or_name() -> None:
     assert pick(arguments(), device) is None  # type: ignore[arg-type]
     assert pick(arguments("--target", "simt"), device) is simt  # type: ignore[arg-type]
     assert pick(arguments("--target", "simd-16-vnni512"), device) is simd  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose only device is the interpreter, since PoCL lacks its linker."""
+    from ferro.runtime import devices
+
+    opened = SimpleNamespace(info=SimpleNamespace(kind="interpreter"))
+    monkeypatch.delenv("FERRO_DEVICE", raising=False)
+    monkeypatch.setattr(devices, "open_device", lambda name, threads: opened)
+    monkeypatch.setattr(devices, "missing", lambda: ("PoCL needs `ld` (package binutils)",))
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_what_is_missing_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    options.open_device(argparse.Namespace(device=None, threads=None))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "PoCL needs `ld` (package binutils)",
+        "no OpenCL device serves here: using the interpreter (`ferro doctor` says why)",
+    ]
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_who_asks_for_a_device_is_told_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options.open_device(argparse.Namespace(device="interpreter", threads=None))
+    monkeypatch.setenv("FERRO_DEVICE", "interpreter")
+    options.open_device(argparse.Namespace(device=None, threads=None))
+    assert capsys.readouterr().err == ""
