@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ferro.dsl import ir
-from ferro.dsl.definitions import Definitions
-from ferro.dsl.domains import Domains, Number
+from ferro.dsl.domains import Domains
+from ferro.dsl.padding import Number, Padding
 from ferro.dsl.tiles import (
     FIXED,
     ORDERED,
@@ -38,12 +38,13 @@ class Reductions:
     def __init__(
         self,
         kernel: ir.Kernel,
-        defined: Definitions,
         domains: Domains,
+        padding: Padding,
         states: Mapping[ir.Value, State],
     ) -> None:
-        self.defined = defined
+        self.defined = domains.defined
         self.domains = domains
+        self.padding = padding
         self.states = states
         self.uses = _uses(kernel.body)
         self.initial: Number | None = None
@@ -127,7 +128,7 @@ class Reductions:
         if result is param:
             return state
         chain = self._chain(result, param)
-        self.initial = self.domains.constant(loop.args[3 + number])
+        self.initial = self.padding.constant(loop.args[3 + number])
         problem = self._unordered(loop, chain, param, result)
         if problem is None and self._varies(loop, state):
             problem = self._order(loop, param, "keeps an element of every tile")
@@ -264,7 +265,7 @@ class Reductions:
             return True
         if self.domains.ends(coordinate, axis, []):
             return True
-        number = self.domains.outside(x, axis, coordinate)
+        number = self.padding.outside(x, axis, coordinate)
         return number is not None and bool(harmless(number))
 
     def _ragged(self, op: ir.Op) -> Problem:
@@ -285,8 +286,8 @@ class Reductions:
             return problem or self._over_tile(op, op.name)
         if self.domains.ends(coordinate, 1, []):
             return None
-        a = self.domains.outside(op.args[0], 1, coordinate)
-        b = self.domains.outside(op.args[1], 0, coordinate)
+        a = self.padding.outside(op.args[0], 1, coordinate)
+        b = self.padding.outside(op.args[1], 0, coordinate)
         if not floats:
             return None if 0 in (a, b) else self._ragged(op)
         if a == b == 0 and math.copysign(1, a) != math.copysign(1, b):

@@ -15,13 +15,14 @@ from ferro.dsl import extents, ir
 from ferro.dsl.definitions import definitions, induction
 from ferro.dsl.diagnostics import Diagnostic
 from ferro.dsl.domains import Domains
+from ferro.dsl.hazards import hazards
+from ferro.dsl.padding import Padding
 from ferro.dsl.reductions import Reductions
+from ferro.dsl.tile_views import VIEWS, halved
 from ferro.dsl.tiles import (
     FIXED,
     TOGETHER,
     UNIFORM,
-    Axis,
-    Coordinate,
     Part,
     Problem,
     State,
@@ -30,7 +31,6 @@ from ferro.dsl.tiles import (
     fixed,
     join_axes,
     joined,
-    moved,
     pending,
     scaled,
     settled,
@@ -38,7 +38,6 @@ from ferro.dsl.tiles import (
 from ferro.dsl.types import NOWHERE, Span
 
 _COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
-_ROUNDS = 4
 NOTHING: Mapping[ir.Value, State] = MappingProxyType({})
 
 
@@ -55,12 +54,13 @@ class _Analysis:
         self.defined = definitions(kernel)
         self.domains = Domains(kernel, self.defined)
         self.states: dict[ir.Value, State] = {s.value: State() for s in kernel.scalars}
-        self.reductions = Reductions(kernel, self.defined, self.domains, self.states)
+        self.padding = Padding(self.domains)
+        self.reductions = Reductions(kernel, self.domains, self.padding, self.states)
         self.found: dict[tuple[str, Span, str], Diagnostic] = {}
 
     def findings(self) -> list[Diagnostic]:
         self._block(self.kernel.body)
-        for problem in self.domains.hazards(self.states):
+        for problem in hazards(self.kernel, self.domains, self.states):
             self._report(problem)
         return list(self.found.values())
 
@@ -129,83 +129,12 @@ class _Analysis:
     def _partials(self, op: ir.Op) -> None:
         self.states[op.result] = State((*(UNIFORM,) * (op.result.type.rank - 1), FIXED))
 
-    # shapes
+    def _shape(self, op: ir.Op) -> None:
+        self.states[op.result] = VIEWS[op.name](op, self.states[op.args[0]])
 
-    def _broadcast(self, op: ir.Op) -> None:
-        (x,) = op.args
-        rank = op.result.type.rank
-        offset = rank - x.type.rank
-        places = [
-            n + offset if x.shape[n] == op.result.shape[n + offset] else None
-            for n in range(x.type.rank)
-        ]
-        state = moved(self.states[x], places, rank, op.span)
-        written = op.attrs.get("schedule_axes")
-        if written is not None:
-            new = set(range(rank)) - {p for p in places if p is not None} - set(written)
-            axes = tuple(
-                fixed(op.result.shape[n]) if n in new else a for n, a in enumerate(state.axes)
-            )
-            state = State(axes, state.tiles, state.pure, state.problem)
-        self.states[op.result] = state
-
-    def _expand(self, op: ir.Op) -> None:
-        (x,) = op.args
-        axis, rank = op.attrs["axis"], op.result.type.rank
-        places = [n for n in range(rank) if n != axis]
-        self.states[op.result] = moved(self.states[x], places, rank, op.span)
-
-    def _transpose(self, op: ir.Op) -> None:
-        perm = op.attrs["perm"]
-        places = [perm.index(n) for n in range(len(perm))]
-        self.states[op.result] = moved(self.states[op.args[0]], places, len(perm), op.span)
-
-    def _reshape(self, op: ir.Op) -> None:
-        (x,) = op.args
-        state = self.states[x]
-        places = _kept_axes(x.shape, op.result.shape)
-        lost = [n for n, place in enumerate(places) if place is None]
-        parts = [p for p, _ in state.tiles if p.kind == "offset" and p.axis in lost]
-        if parts or any(isinstance(state.axes[n], Coordinate) for n in lost):
-            problem = state.problem or Problem(
-                "FER512",
-                op.span,
-                "a reshape takes a tile's coordinate apart",
-                "give the tile fixed extents there, and take more tiles",
-            )
-            self.states[op.result] = broken(problem, op.result.type.rank)
-            return
-        axes: list[Axis] = [fixed(n) for n in op.result.shape]
-        for n in op.attrs.get("schedule_axes", ()):
-            axes[n] = UNIFORM
-        tiles = []
-        for n, place in enumerate(places):
-            if place is not None:
-                axes[place] = state.axes[n]
-        for part, factor in state.tiles:
-            place = places[part.axis] if part.kind == "offset" else None
-            moved_part = part if place is None else Part(part.kind, part.value, part.size, place)
-            tiles.append((moved_part, factor))
-        self.states[op.result] = State(tuple(axes), tuple(tiles), state.pure, state.problem)
-
-    def _split(self, op: ir.Op) -> None:
-        self._halved([op.args[0]], op)
-
-    def _join(self, op: ir.Op) -> None:
-        self._halved(op.args, op)
-
-    def _halved(self, args: Sequence[ir.Value], op: ir.Op) -> None:
-        axes, problem = join_axes(self._settled(args, op.span), op.span)
-        axis = op.attrs["axis"]
-        if problem is None and isinstance(axes[axis], Coordinate):
-            problem = Problem(
-                "FER512",
-                op.span,
-                f"`tl.{op.name}` takes a tile's coordinate apart",
-                "give that axis a fixed extent, or load the two parts by index",
-            )
-        for result in op.results:
-            self.states[result] = State(axes, problem=problem)
+    def _halved(self, op: ir.Op) -> None:
+        state = halved(op, self._settled(op.args, op.span))
+        self._give(op.results, [state] * len(op.results))
 
     # elementwise
 
@@ -229,7 +158,7 @@ class _Analysis:
             looped = (
                 problem is not None and problem.sign and made is not None and made.name == "for"
             )
-            if looped and op.name == "add" and repr(self.domains.constant(y)) == "0.0":
+            if looped and op.name == "add" and repr(self.padding.constant(y)) == "0.0":
                 self.states[op.result] = State(self.states[x].axes)
 
     def _divide(self, op: ir.Op) -> None:
@@ -282,7 +211,7 @@ class _Analysis:
         if any(part.kind not in ("count", "loop") for part, _ in other.tiles):
             return None  # an offset that a tile size scales would be a value of its own
         part, factor = state.tiles[0]
-        return part.size * factor if part.kind == "size" else None
+        return part.size * factor or None if part.kind == "size" else None
 
     # memory and reductions
 
@@ -368,18 +297,22 @@ class _Analysis:
         """Run ``block`` until its parameters have the axes of what it yields; the states of those
         in ``grown`` are known."""
         states = [grown.get(p, s) for p, s in zip(params, before, strict=True)]
-        for _ in range(_ROUNDS):
+        while True:
             self._give(params, states)
             self._block(block)
             yields = self._settled(block.results[: len(params)], _end(block))
-            after = [joined(pair, _end(block)) for pair in zip(before, yields, strict=True)]
-            if all(
+            # An axis only ever becomes something else than uniform, so this comes to rest.
+            after = [
+                joined([start, State(held.axes), end], _end(block))
+                for start, held, end in zip(before, states, yields, strict=True)
+            ]
+            known = [
                 a.axes == s.axes or p in grown
                 for a, s, p in zip(after, states, params, strict=True)
-            ):
-                break
+            ]
+            if all(known):
+                return after
             states = [grown.get(p, State(a.axes)) for p, a in zip(params, after, strict=True)]
-        return after
 
     def _give(self, values: Sequence[ir.Value], states: Sequence[State]) -> None:
         self.states.update(zip(values, states, strict=True))
@@ -433,34 +366,14 @@ def _end(block: ir.Block) -> Span:
     return block.ops[-1].span if block.ops else NOWHERE
 
 
-def _kept_axes(old: Sequence[int], new: Sequence[int]) -> list[int | None]:
-    """Where each old axis is after a row-major reshape, None for those cut up or fused."""
-    places: list[int | None] = [None] * len(old)
-    before = after = 1
-    i = j = 0
-    while i < len(old) and j < len(new):
-        if before == after and old[i] == new[j]:
-            places[i] = j
-            before, after, i, j = before * old[i], after * new[j], i + 1, j + 1
-        elif before * old[i] <= after * new[j]:
-            before, i = before * old[i], i + 1
-        else:
-            after, j = after * new[j], j + 1
-    return places
-
-
 _OPERATIONS: dict[str, Callable[[_Analysis, ir.Op], None]] = {
     "const": _Analysis._const,
     "scalar": _Analysis._scalar,
     "program_id": _Analysis._program_id,
     "arange": _Analysis._arange,
     "partials": _Analysis._partials,
-    "broadcast": _Analysis._broadcast,
-    "expand": _Analysis._expand,
-    "transpose": _Analysis._transpose,
-    "reshape": _Analysis._reshape,
-    "split": _Analysis._split,
-    "join": _Analysis._join,
+    **dict.fromkeys(VIEWS, _Analysis._shape),
+    **dict.fromkeys(("split", "join"), _Analysis._halved),
     "add": _Analysis._sum,
     "sub": _Analysis._sum,
     "neg": _Analysis._neg,
