@@ -9,11 +9,11 @@ from ferro.commands import options
 from ferro.report import Progress, emit, table, to_json
 
 # Shapes of a small language model: one token, a few streams, a prompt.
-LAUNCHES: tuple[tuple[str, dict[str, int]], ...] = (
-    ("matmul_q8", {"M": 1, "N": 9216, "K": 1024}),
-    ("matmul_q8", {"M": 8, "N": 1024, "K": 4608}),
-    ("rmsnorm", {"M": 192, "K": 1024}),
-    ("softmax", {"M": 192, "N": 1921}),
+LAUNCHES: tuple[tuple[str, dict[str, int], dict[str, int]], ...] = (
+    ("matmul_q8", {"M": 1, "N": 9216, "K": 1024}, {"BM": 1}),
+    ("matmul_q8", {"M": 8, "N": 1024, "K": 4608}, {"BM": 8, "BN": 32}),
+    ("rmsnorm", {"M": 192, "K": 1024}, {}),
+    ("softmax", {"M": 192, "N": 1921}, {}),
 )
 
 
@@ -23,14 +23,16 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
 
 def run(args: argparse.Namespace) -> int:
     from ferro.catalogue import find
+    from ferro.codegen.program import Config
     from ferro.measure import Comparison, Request, compare
     from ferro.runtime.devices import open_device
 
     results: list[Comparison] = []
     with options.open_device(args) as device, open_device("interpreter") as reference:
         with Progress(len(LAUNCHES), "demo") as progress:
-            for name, dimensions in LAUNCHES:
-                request = Request(find(name).definition, sizes=dimensions)
+            for name, dimensions, schedule in LAUNCHES:
+                config = Config(schedule) if schedule else None
+                request = Request(find(name).definition, sizes=dimensions, config=config)
                 results.append(compare(request, device, reference))
                 progress.step(name)
         described = str(device.info)

@@ -271,7 +271,7 @@ def test_bad_input_ends_with_2(words: list[str], message: str, capsys: Capture) 
 def test_demo_in_the_interpreter(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     from ferro.commands import demo
 
-    monkeypatch.setattr(demo, "LAUNCHES", (("rmsnorm", {"M": 1, "K": 32}),))
+    monkeypatch.setattr(demo, "LAUNCHES", (("rmsnorm", {"M": 1, "K": 32}, {}),))
     assert main(["demo", *INTERPRETER]) == 0
     text = capsys.readouterr().out
     assert "rmsnorm" in text and "every bit equals the interpreter's" in text

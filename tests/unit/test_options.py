@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from types import SimpleNamespace
 
 import pytest
@@ -105,8 +106,7 @@ def test_target_of_a_device_goes_by_kind_or_name() -> None:
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose only device is the interpreter, since PoCL lacks its linker."""
-    from ferro.runtime import devices
-
+    devices = importlib.import_module("ferro.runtime.devices")  # the package has one of that name
     opened = SimpleNamespace(info=SimpleNamespace(kind="interpreter"))
     monkeypatch.delenv("FERRO_DEVICE", raising=False)
     monkeypatch.setattr(devices, "open_device", lambda name, threads: opened)
