@@ -163,9 +163,7 @@ class Reductions:
         """Why the carried value depends on how the loop is cut into tiles; None if it does not."""
         if chain is None:
             known = self.states[result].problem
-            return known or self._order(
-                loop, param, "is carried by a loop that steps by a tile size"
-            )
+            return known or self._order(loop, param, "is carried by a loop over tiles")
         names = {op.name for op in chain}
         once = all(self.uses[v] == 1 for v in (param, *(op.result for op in chain)))
         single = len(chain) == 1 or names <= {"max"} or names <= {"min"} or names <= {"add"}
@@ -178,8 +176,11 @@ class Reductions:
         return None
 
     def _order(self, loop: ir.Op, param: ir.Value, what: str) -> Problem:
+        (block,) = loop.blocks
+        made = self.defined.op.get(block.results[block.params.index(param) - 1])
+        span = made.span if made is not None and made in block.ops else loop.span
         name = f"`{param.name}`" if param.name else "a value"
-        return Problem("FER514", loop.span, f"{name} {what}", ORDERED)
+        return Problem("FER514", span, f"{name} {what}", ORDERED)
 
     def _link(self, loop: ir.Op, op: ir.Op, chain: list[ir.Op]) -> Problem | None:
         if op.name == "accumulate":
