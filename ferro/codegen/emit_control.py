@@ -220,6 +220,10 @@ def _merge(
         assign_all(e, variables, rule.params[: len(variables)], rule.results)
 
 
+def _plain(ex: Ex) -> str:
+    return ex.code
+
+
 def _merge_where(
     e: Emitter,
     when: Value,
@@ -244,16 +248,16 @@ def _merge_where(
                 lane = variable.lane if variable.lane is not None and variable.lane < rank else None
                 active = e.pull(when, index[:rank], lane)
                 started = e.pull(flag, index[:rank], lane)
-                exs = [e.pull(v, index, variable.lane) for v in (merged, new)]
+                merged_ex, new_ex = (e.pull(v, index, variable.lane) for v in (merged, new))
                 target = Ex(e.element(variable, index), new.dtype, variable.lane is not None)
+                text = e.dialect.widen if target.wide else _plain
                 code = e.template(
                     "merge_where",
-                    seen=started.code,
-                    when=active.code,
-                    merged=e.dialect.widen(exs[0]) if target.wide else exs[0].code,
-                    new=e.dialect.widen(exs[1]) if target.wide else exs[1].code,
+                    seen=text(started),
+                    when=text(active),
+                    merged=text(merged_ex),
+                    new=text(new_ex),
                     old=target.code,
-                    vector=active.wide and e.dialect.kind == "simd",
                 )
                 e.line(f"{target.code} = {code};")
 
