@@ -18,6 +18,7 @@ from ferro.dsl.types import i32
 Atom = tuple[ir.Value, Axes]
 _DEPTH = 5
 _SPLITS = 4
+_BUDGET = 3000
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ class Algebra:
         known = list(facts)
         if any(not f.terms and f.constant > 0 for f in known):
             return True
-        return _Proof(self, known).at_most_zero(form, _DEPTH, _SPLITS)
+        return _Proof(self, known, iter(range(_BUDGET))).at_most_zero(form, _DEPTH, _SPLITS)
 
     def upper(self, form: Form, facts: Iterable[Form]) -> float:
         """The least bound of ``form`` that one fact or none gives: for messages."""
@@ -255,17 +256,21 @@ def _eliminations(form: Form, fact: Form) -> Iterator[Form]:
 
 
 class _Proof:
-    """One search for a proof: facts are added to the goal until its range is at most 0."""
+    """One search for a proof: facts are added to the goal until its range is at most 0.
 
-    def __init__(self, algebra: Algebra, facts: list[Form]) -> None:
+    ``goals`` ends when the search has looked at as many goals as it may.
+    """
+
+    def __init__(self, algebra: Algebra, facts: list[Form], goals: Iterator[int]) -> None:
         self.algebra = algebra
         self.facts = facts
+        self.goals = goals
         self.failed: dict[Form, int] = {}
 
     def at_most_zero(self, goal: Form, depth: int, splits: int) -> bool:
         if self.algebra.most(goal) <= 0:
             return True
-        if depth == 0 or self.failed.get(goal, -1) >= depth:
+        if depth == 0 or self.failed.get(goal, -1) >= depth or next(self.goals, None) is None:
             return False
         self.failed[goal] = depth
         for smaller in self._steps(goal):
@@ -293,7 +298,7 @@ class _Proof:
         for atom, factor in goal.terms:
             cases = self._cases(atom, factor)
             if cases and all(
-                _Proof(self.algebra, self.facts + given).at_most_zero(
+                _Proof(self.algebra, self.facts + given, self.goals).at_most_zero(
                     goal.replaced(atom, form), depth, splits
                 )
                 for form, given in cases
