@@ -19,7 +19,7 @@ from ferro.codegen.emit_stage import (
     row_address,
 )
 from ferro.codegen.layouts import is_biased
-from ferro.codegen.poly import ZERO, Poly
+from ferro.codegen.poly import Poly
 from ferro.dsl.ir import Op, Value
 from ferro.dsl.types import i32
 

@@ -68,7 +68,11 @@ def block(e: Emitter, operand: Operand, row: Poly, number: Poly) -> str:
         at = row_address(e, op, operand, row, number * 4 * BLOCK_WORDS)
         pointer, _ = e.pointers[op.attrs["buffer"]]
         code = e.template(
-            "block_load", p=pointer, at=at.offset.divide(4), step=at.step.divide(4), wide=operand.wide
+            "block_load",
+            p=pointer,
+            at=at.offset.divide(4),
+            step=at.step.divide(4),
+            wide=operand.wide,
         )
     else:
         code = _weights(e, op, operand, row)
@@ -117,4 +121,3 @@ def dot_by_blocks(e: Emitter, on_lanes: Operand, other: Operand, array: Array, d
         e.nest((array.registers[outer],), at_outer, unroll=True)
 
     e.nest((blocks,), at_block, unroll=False)
-

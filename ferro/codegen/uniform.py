@@ -31,7 +31,9 @@ def uniform_loads(kernel: Kernel, dimensions: Dimensions) -> frozenset[Value]:
     found = set()
     for op in ops:
         if op.name == "load" and op.result.shape:
-            spread = list(_spread(op.result, tuple(range(op.result.type.rank)), readers, dimensions, kept))
+            spread = list(
+                _spread(op.result, tuple(range(op.result.type.rank)), readers, dimensions, kept)
+            )
             if spread and not any(spread):
                 found.add(op.result)
     return frozenset(found)
