@@ -9,6 +9,7 @@ COMMANDS: dict[str, str] = {
     "devices": "what OpenCL offers here and what the probes found",
     "doctor": "why a device is missing, with the line that fixes it",
     "kernels": "list, show, run and bench kernels",
+    "autotune": "find the fastest schedule of kernels on a device",
     "cache": "list, remove and explain compiled programs",
     "demo": "run the main kernels here and compare every bit with the interpreter",
 }

@@ -19,6 +19,12 @@ KERNEL_HELP = "a kernel (`ferro kernels` lists them), or path/to/file.py:name"
 
 def launch_options(parser: argparse.ArgumentParser) -> None:
     """Sizes, constexprs, contents and the schedule of one launch."""
+    problem_options(parser)
+    lowering_options(parser)
+
+
+def problem_options(parser: argparse.ArgumentParser) -> None:
+    """Sizes, constexprs and contents of one launch."""
     group = parser.add_argument_group("the launch")
     group.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a dimension")
     group.add_argument(
@@ -32,7 +38,6 @@ def launch_options(parser: argparse.ArgumentParser) -> None:
         help="a scalar, or the values that fill a buffer; NAME=random gives an optional buffer",
     )
     group.add_argument("--seed", type=int, default=0, help="of the contents (default 0)")
-    lowering_options(parser)
 
 
 def lowering_options(parser: argparse.ArgumentParser) -> None:
@@ -133,11 +138,20 @@ def target(args: argparse.Namespace, device: Device) -> Target | None:
 
 def request(args: argparse.Namespace, device: Device) -> Request:
     """The launch that the options describe. Raises UsageError, CatalogueError."""
+    from dataclasses import replace
+
     from ferro.catalogue import find
-    from ferro.measure import Request
 
     definition = find(args.kernel).definition
-    meaning, schedule = constants(args, definition)
+    chosen = config(args, constants(args, definition)[1])
+    return replace(problem(args, definition), config=chosen, target=target(args, device))
+
+
+def problem(args: argparse.Namespace, definition: KernelDefinition) -> Request:
+    """The launch without its schedule. Raises UsageError."""
+    from ferro.measure import Request
+
+    meaning, _ = constants(args, definition)
     given = pairs(args.arg, "--arg")
     values = {name: _numbers(name, text) for name, text in given.items() if text != "random"}
     return Request(
@@ -146,8 +160,6 @@ def request(args: argparse.Namespace, device: Device) -> Request:
         constants=meaning,
         values=values,
         present=frozenset(n for n, p in definition.parameters.items() if p.optional and n in given),
-        config=config(args, schedule),
-        target=target(args, device),
         seed=args.seed,
     )
 

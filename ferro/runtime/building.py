@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ferro.codegen.footprint import local_memory
 from ferro.codegen.program import Entry, Program
 from ferro.runtime.errors import BuildError, LimitError
 
@@ -92,14 +93,17 @@ def explain(program: Program, log: str) -> str:
     return "\n".join([f"the device's compiler refused {names}:", *(f"  {line}" for line in shown)])
 
 
-def check_limits(program: Program, largest_group: int, local_memory: int) -> None:
-    """Raise LimitError for a work-group that the device cannot run."""
+def check_limits(program: Program, largest_group: int, local_memory_size: int) -> None:
+    """Raise LimitError for a work-group or local memory that the device does not have."""
     for entry in program.entries:
         size = entry.local[0] * entry.local[1] * entry.local[2]
         if size > largest_group:
             raise LimitError(
                 f"{entry.name} needs work-groups of {size}, the device has {largest_group}"
             )
+    wanted = local_memory(program)
+    if wanted > local_memory_size:
+        raise LimitError(f"{wanted} bytes of local memory, the device has {local_memory_size}")
 
 
 class BuildLocks:

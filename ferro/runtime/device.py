@@ -17,18 +17,18 @@ from ferro.dsl.quantised import Q8
 from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.profiler import Profiler
 
-Chooser = Callable[[Kernel, Mapping[str, int]], Config | None]
+Chooser = Callable[[Any, Mapping[str, int], Target], Config | None]
 
 
 class Device(ABC):
     """A device that is open. Close it, or use it in a ``with`` statement.
 
-    ``chooser`` may be set to a function of a kernel's definition and its launch dimensions that
-    gives the config of a launch that names none (the tuner's winner), or None for the default.
+    ``chooser`` gives the config of a launch that names none, from the kernel's definition, the
+    sizes of the launch and the target: the tuner's winner, or None for the kernel's default.
     """
 
     info: DeviceInfo
-    chooser: Callable[[Any, Mapping[str, int]], Config | None] | None = None
+    chooser: Chooser | None = None
 
     @property
     def name(self) -> str:
@@ -87,6 +87,10 @@ class Device(ABC):
     @abstractmethod
     def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
         """The specialised IR of a launch."""
+
+    def config_for(self, kernel: Any, target: Target | None = None, **arguments: Any) -> Config:
+        """The config that ``run`` takes for these arguments if none is given."""
+        return Config()
 
     @abstractmethod
     def finish(self, timeout: float | None = None) -> None:

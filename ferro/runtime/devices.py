@@ -35,9 +35,17 @@ def open_device(
     info = find(wanted)
     if info.kind == INTERPRETER:
         return _interpreter(info)
+    return open_info(info, timeout)
+
+
+def open_info(info: DeviceInfo, timeout: float = 60.0) -> Device:
+    """Open a listed OpenCL device, with tuned configs for launches that name none."""
+    from ferro.runtime.configs import Chooser
     from ferro.runtime.opencl import OpenCLDevice
 
-    return OpenCLDevice(info, timeout)
+    device = OpenCLDevice(info, timeout)
+    device.chooser = Chooser(info)
+    return device
 
 
 def find(name: str = "") -> DeviceInfo:

@@ -21,6 +21,7 @@ from ferro.codegen.program import Argument, Config, Entry, Target
 from ferro.dsl import bounds, extents, ir, launch
 from ferro.dsl.quantised import A8, Q8
 from ferro.runtime.calls import specialised
+from ferro.runtime.configs import launch_sizes
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.memory import Buffer
 from ferro.runtime.plan import Plan, Step
@@ -135,7 +136,7 @@ class Launcher:
         target: Target | None,
     ) -> None:
         """Copy host arrays in, launch, and copy what is written back."""
-        chosen = self._bound(kernel, arguments, config)[0]
+        chosen = self._bound(kernel, arguments, config, target)[0]
         staged = {n: self._stage(value, chosen, target) for n, value in arguments.items()}
         found = self._run(kernel, staged, chosen, target)
         self.device.queue.flush()
@@ -164,7 +165,7 @@ class Launcher:
     ) -> Launch:
         """Everything that precedes setting buffers, for one shape of arguments."""
         wanted = target or self.device.target
-        chosen, made, given, binding = self._bound(kernel, arguments, config)
+        chosen, made, given, binding = self._bound(kernel, arguments, config, target)
         check_buffers(made, given, wanted, chosen, self.device)
         steps: list[Step] = []
         kept: list[Any] = [kernel, config, chosen]
@@ -181,20 +182,43 @@ class Launcher:
             tuple(kept),
         )
 
+    def config_for(
+        self, kernel: AnyKernel, arguments: dict[str, Any], target: Target | None
+    ) -> Config:
+        """The config of a launch that names none."""
+        return self._bound(kernel, arguments, None, target)[0]
+
     def _bound(
-        self, kernel: AnyKernel, arguments: dict[str, Any], config: Config | None
+        self,
+        kernel: AnyKernel,
+        arguments: dict[str, Any],
+        config: Config | None,
+        target: Target | None,
     ) -> tuple[Config, ir.Kernel, dict[str, Any], launch.Binding]:
         """The config that counts, the specialised kernel, its arguments and their binding."""
         chosen = config or Config()
         made, given = specialised(kernel, arguments, chosen)
         binding = launch.bind(made, given)
-        chooser = self.device.chooser
-        if config is None and chooser is not None:
-            better = chooser(kernel, dict(binding.key))
+        if config is None:
+            better = self._choice(kernel, arguments, made, binding, target)
             if better is not None:
-                return self._bound(kernel, arguments, better)
+                return self._bound(kernel, arguments, better, target)
         bounds.check(made, binding.scalars, binding.grid, binding.extents)
         return chosen, made, given, binding
+
+    def _choice(
+        self,
+        kernel: AnyKernel,
+        arguments: Mapping[str, Any],
+        made: ir.Kernel,
+        binding: launch.Binding,
+        target: Target | None,
+    ) -> Config | None:
+        """The chooser's config; None where the call or its kernel leaves nothing to choose."""
+        chooser = self.device.chooser
+        if chooser is None or kernel is made or not made.schedule.isdisjoint(arguments):
+            return None
+        return chooser(kernel, launch_sizes(made, binding), target or self.device.target)
 
     def _steps(
         self, entry: Entry, kernel: Any, values: Mapping[str, int | float], kept: list[Any]

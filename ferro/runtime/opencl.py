@@ -102,6 +102,9 @@ class OpenCLDevice(Device):
     def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
         return calls.specialised(kernel, arguments, config or Config())[0]
 
+    def config_for(self, kernel: Any, target: Target | None = None, **arguments: Any) -> Config:
+        return self.launcher.config_for(kernel, arguments, target)
+
     def build(self, program: Program) -> building.Built:
         """Compile a program without looking at any cache. Raises BuildError."""
         facts = self.info.capabilities

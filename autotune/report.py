@@ -1,0 +1,101 @@
+"""An HTML page of what was tried on a device: a chart for each kernel and size, no other files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+
+from autotune.candidates import Skipped
+from ferro.runtime.trials import Place, Trial, Trials, winner
+
+WIDTH = 420
+SLOWEST = 4.0  # bars end here
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One timed config. ``low`` to ``high`` is where the middle half of its launches lies."""
+
+    trial: Trial
+    length: float
+    low: float
+    high: float
+    cut: bool
+    wins: bool
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One kernel on one target for one bucket of sizes."""
+
+    place: Place
+    sizes: str
+    bars: list[Bar]
+    default: float
+    winner: Trial | None
+    failures: dict[str, list[Trial]]
+    skipped: dict[str, int]
+
+
+def page(trials: Trials, skipped: Mapping[Place, tuple[Skipped, ...]]) -> str:
+    """The report as HTML. ``skipped`` holds what a run did not try, where that is known."""
+    folder = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=folder, autoescape=select_autoescape(default=True))
+    environment.globals.update(width=WIDTH)
+    charts = [chart(trials, place, skipped.get(place, ())) for place in trials.places()]
+    template = environment.get_template("report.html.jinja")
+    return template.render(
+        charts=charts, device=trials.device, made=time.strftime("%Y-%m-%d %H:%M")
+    )
+
+
+def chart(trials: Trials, place: Place, skipped: tuple[Skipped, ...]) -> Chart:
+    found = list(trials.at(place).values())
+    best = winner(found)
+    timed = sorted((t for t in found if t.outcome == "timed"), key=lambda t: t.relative)
+    slowest = min(SLOWEST, max((t.relative for t in timed), default=1.0))
+    return Chart(
+        place=place,
+        sizes=" ".join(f"{n}={v}" for n, v in sorted(found[0].sizes.items())),
+        bars=[bar(trial, slowest, trial is best) for trial in timed],
+        default=WIDTH / slowest,
+        winner=best,
+        failures=by_reason(found),
+        skipped=counts(skipped),
+    )
+
+
+def bar(trial: Trial, slowest: float, wins: bool) -> Bar:
+    def pixels(ratio: float) -> float:
+        return round(WIDTH * min(ratio, slowest) / slowest, 1)
+
+    half = trial.relative * trial.spread / 2
+    return Bar(
+        trial,
+        pixels(trial.relative),
+        pixels(max(0.0, trial.relative - half)),
+        pixels(trial.relative + half),
+        trial.relative > slowest,
+        wins,
+    )
+
+
+def by_reason(trials: list[Trial]) -> dict[str, list[Trial]]:
+    """The trials that did not work, grouped."""
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.outcome != "timed":
+            found.setdefault(f"{trial.outcome}: {trial.reason}", []).append(trial)
+    return found
+
+
+def counts(skipped: tuple[Skipped, ...]) -> dict[str, int]:
+    """How many configs were not tried, by kind of reason."""
+    found: dict[str, int] = {}
+    for config in skipped:
+        found[config.kind] = found.get(config.kind, 0) + 1
+    return found
