@@ -45,8 +45,8 @@ def matmul_q8(
     bias: tl.ptr[tl.f32, N] = None,
     residual: tl.ptr[tl.f32, M, N] = None,
     ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "none",
-    BM: tl.schedule[1, 2, 4, 6, 8, 16] = 4,
-    BN: tl.schedule[16, 32, 48, 64] = 64,
+    BM: tl.schedule[1, 2, 4, 8, 16] = 4,
+    BN: tl.schedule[16, 32, 64] = 64,
 ):
     """y = ACT(x @ w.T + bias) + residual"""
     n = tl.block(0, N, BN)
@@ -75,8 +75,8 @@ def gated_q8(
     x: tl.a8[M, K],
     y: tl.out[tl.f32, M, N],
     ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "silu",
-    BM: tl.schedule[1, 2, 4, 6, 8] = 4,
-    BN: tl.schedule[16, 32, 48] = 32,
+    BM: tl.schedule[1, 2, 4, 8] = 4,
+    BN: tl.schedule[16, 32] = 32,
 ):
     """y = ACT(x @ gate.T) * (x @ up.T): the bits of two matmul_q8 and an activate_multiply."""
     n = tl.block(0, N, BN)
