@@ -15,7 +15,7 @@ import numpy as np
 from ferro.codegen.program import Target
 from ferro.codegen.templates import render
 from ferro.dsl.ir import Op, Value
-from ferro.dsl.types import DType
+from ferro.dsl.types import DType, TileType
 
 _C = {
     "f32": "float",
@@ -28,6 +28,7 @@ _C = {
     "u8": "uchar",
     "bool": "int",
 }
+_WHERE = Op("where", (), ())
 _SIGNED = {1: "char", 2: "short", 4: "int"}
 
 
@@ -125,6 +126,10 @@ class Dialect:
             **context,
         )
         return Ex(f"({code})", t, wide)
+
+    def select(self, mask: Ex, a: Ex, b: Ex) -> Ex:
+        """``a`` where the bool ``mask`` holds, else ``b``."""
+        return self.apply(_WHERE, [mask, a, b], Value(TileType(a.dtype)))
 
     def function_name(self, name: str, wide: bool) -> str:
         n = self.suffix(wide)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ferro.codegen.dialect import Ex
+from ferro.codegen.dialect import Ex, bare
 from ferro.codegen.emit import EMITS, Array, Emitter, Index
 from ferro.codegen.writer import Lines
 from ferro.dsl.ir import Block, Op, Value
@@ -177,6 +177,16 @@ def _settle(e: Emitter, values: Sequence[Value]) -> None:
             e.materialise(value)
 
 
+def _part(e: Emitter, value: Value, variable: Variable, variables: Sequence[Variable]) -> None:
+    """Copy a tile that lives in another variable than its own, before that one is assigned."""
+    array = e.arrays[value]
+    others = [v.name for v in variables if isinstance(v, Array) and v is not variable]
+    if array.name in others:
+        copy = e.declare(value, array.lane)
+        e.fill(copy, value)
+        e.keep(value, copy)
+
+
 def _declare_seen(e: Emitter, when: Value | None) -> Variable | None:
     if when is None:
         return None
@@ -220,10 +230,6 @@ def _merge(
         assign_all(e, variables, rule.params[: len(variables)], rule.results)
 
 
-def _plain(ex: Ex) -> str:
-    return ex.code
-
-
 def _merge_where(
     e: Emitter,
     when: Value,
@@ -236,6 +242,8 @@ def _merge_where(
         _enter_rule(e, variables, rule, news)
         e.block(rule)
         _settle(e, rule.results)
+        for merged, variable in zip(rule.results, variables, strict=True):
+            _part(e, merged, variable, variables)
         flag = Value(when.type, "seen")
         bind(e, flag, seen)
         for variable, new, merged in zip(variables, news, rule.results, strict=True):
@@ -248,18 +256,10 @@ def _merge_where(
                 lane = variable.lane if variable.lane is not None and variable.lane < rank else None
                 active = e.pull(when, index[:rank], lane)
                 started = e.pull(flag, index[:rank], lane)
-                merged_ex, new_ex = (e.pull(v, index, variable.lane) for v in (merged, new))
+                joined, copied = (e.pull(v, index, variable.lane) for v in (merged, new))
                 target = Ex(e.element(variable, index), new.dtype, variable.lane is not None)
-                text = e.dialect.widen if target.wide else _plain
-                code = e.template(
-                    "merge_where",
-                    seen=text(started),
-                    when=text(active),
-                    merged=text(merged_ex),
-                    new=text(new_ex),
-                    old=target.code,
-                )
-                e.line(f"{target.code} = {code};")
+                value = e.dialect.select(started, joined, copied)
+                e.line(f"{target.code} = {bare(e.dialect.select(active, value, target).code)};")
 
             e.nest(variable.registers, body)
 

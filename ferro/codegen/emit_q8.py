@@ -96,9 +96,7 @@ def pull_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> tuple[Ex
     if biased and op.attrs["masked"]:  # masked words are 0, which is -128 when biased
         flip = e.dialect.widen(Ex("0x80808080u", u32)) if ex.wide else "0x80808080u"
         mask = e.pull(op.args[2], (row,), 0 if lane else None)
-        from ferro.codegen.emit_reduce import select
-
-        ex = select(e, mask, ex, Ex(flip, u32, ex.wide))
+        ex = e.dialect.select(mask, ex, Ex(flip, u32, ex.wide))
     return Ex(f"as_{e.dialect.ctype(i32, ex.wide)}({ex.code})", i32, ex.wide), biased
 
 

@@ -14,7 +14,7 @@ from ferro.codegen.dialect import Ex
 from ferro.codegen.emit import EMITS, PULLS, UNROLL_LIMIT, Emitter, Index
 from ferro.codegen.poly import Poly
 from ferro.dsl.ir import Op, Value
-from ferro.dsl.types import DType, TileType, boolean, f32, i32
+from ferro.dsl.types import DType, boolean, f32, i32
 
 PARTIALS = 32
 
@@ -24,12 +24,6 @@ Get = Callable[[Poly], tuple[Ex, Ex | None]]
 
 def insert(index: Index, axis: int, i: Poly) -> Index:
     return (*index[:axis], i, *index[axis:])
-
-
-def select(e: Emitter, mask: Ex, a: Ex, b: Ex) -> Ex:
-    """``mask ? a : b`` as an expression."""
-    op = Op("where", (), (), {})
-    return e.dialect.apply(op, [mask, a, b], Value(TileType(a.dtype)))
 
 
 def combine(e: Emitter, kind: str, dtype: DType, a: str, b: str, suffix: str) -> str:
@@ -72,7 +66,7 @@ def accumulate_line(
     suffix = e.dialect.suffix(wide)
     new = Ex(f"({combine(e, kind, dtype, partial, code, suffix)})", dtype, wide)
     if mask is not None:
-        new = select(e, mask, new, Ex(partial, dtype, wide))
+        new = e.dialect.select(mask, new, Ex(partial, dtype, wide))
     e.line(f"{partial} = {new.code};")
 
 
@@ -190,7 +184,7 @@ def _argmax(e: Emitter, dtype: DType, lane: int | None, axis: int, count: int, g
 
     def masked(i: Poly) -> tuple[Ex, Ex | None]:
         x, mask = get(i)
-        return (x if mask is None else select(e, mask, x, low)), None
+        return (x if mask is None else e.dialect.select(mask, x, low)), None
 
     best = reduce_axis(e, "max", dtype, wide, count, masked, on_lanes)
     best = e.temporary(best)
@@ -208,7 +202,7 @@ def _argmax(e: Emitter, dtype: DType, lane: int | None, axis: int, count: int, g
         top = Ex(str(2**31 - 1), i32)
         if wide and not on_lanes:
             at = Ex(e.dialect.widen(at), i32, True)
-        return select(e, Ex(f"({hit})", boolean, wide), at, top), None
+        return e.dialect.select(Ex(f"({hit})", boolean, wide), at, top), None
 
     return reduce_axis(e, "min", i32, wide, count, index_of, on_lanes)
 
