@@ -40,6 +40,7 @@ class Plan:
         self._consumers: dict[Value, set[Consumer]] = defaultdict(set)
         self._wide: set[Value] = set()
         self._operands: set[Value] = set()
+        self._elsewhere: set[Value] = set()
         self._written = {op.attrs["buffer"] for op in walk(kernel.body) if op.name == "store"}
         self._placed: list[tuple[Op, Block]] = []
         self._place(kernel.body)
@@ -63,6 +64,7 @@ class Plan:
                 self.home[result] = block
             for inner in op.blocks:
                 self._place(inner)
+        self._elsewhere.update(block.results)
         for i, value in enumerate(block.results):
             self._consumers[value].add((("yield", id(block), i), block))
             self.used.add(value)
@@ -79,6 +81,8 @@ class Plan:
                 self.used.add(arg)
                 overwritten = i == IN_PLACE.get(op.name)  # no other operand may read it then
                 self._consumers[arg].add((("old", id(op)) if overwritten else id(op), block))
+                if op.name != "dot_i8":
+                    self._elsewhere.add(arg)
             if op.name in ("dot", "dot_i8"):
                 self._operands.update(op.args[:2])
             if op.attrs.get("kind") == "argmax":  # read twice
@@ -96,6 +100,8 @@ class Plan:
             for result in needed:
                 own: set[Consumer] = {(id(result), block)}
                 self._consumers[arg] |= own if result in self.kept else self._consumers[result]
+                if op.name not in VIEWS or result in self._elsewhere:
+                    self._elsewhere.add(arg)
                 self._inherit(op, arg, result)
 
     def _inherit(self, op: Op, arg: Value, result: Value) -> None:
@@ -111,8 +117,11 @@ class Plan:
         if op.name == "load" and op.attrs["buffer"] in self._written:
             return True
         consumers = self._consumers[result]
-        if len(consumers) > 1 or any(home is not block for _, home in consumers):
+        if any(home is not block for _, home in consumers):
             return True
+        if len(consumers) > 1:
+            # int8 words are read straight from the buffer, as often as products need them
+            return result in self._elsewhere or op.name != "load" or op.attrs["masked"]
         if result in self._wide and op.name in ("load", "load_block", "call"):
             return True
         return result in self._operands and op.name not in _PLAIN_OPERAND
