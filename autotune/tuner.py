@@ -119,7 +119,7 @@ class _Run:
                 self.skipped.append(found)
                 continue
             before = self.known.get(found.name)
-            if before is None or before.program != found.program:
+            if before is None or before.program != found.program or before.outcome == "failed":
                 self.pending.append(found)
             elif before.outcome == "timed" and (
                 found.is_default or (best is not None and found.name == best.name)

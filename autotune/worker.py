@@ -32,7 +32,13 @@ def answer(opened: Bench, request: Check | Time) -> Checked | list[float]:
     except DeviceLost:
         raise
     except Exception as error:  # whatever it is, it ends this trial and not the others
-        return Checked({}, f"{type(error).__name__}: {str(error).strip()}")
+        return Checked({}, in_a_line(error))
+
+
+def in_a_line(error: Exception) -> str:
+    """The beginning of an error's text."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text[:200]}"
 
 
 def serve(channel: Connection) -> None:

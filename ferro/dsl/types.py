@@ -7,6 +7,7 @@ interpreter, the host and the device agree on one memory representation.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,10 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Types are compared by identity, so a kernel from another process must have ours.
+        return (dtype_named, (self.name,))
 
     @property
     def is_float(self) -> bool:
@@ -43,6 +48,12 @@ u8 = DType("u8", 1, "uint", np.dtype(np.uint8))
 boolean = DType("bool", 1, "bool", np.dtype(np.bool_))
 
 DTYPES: dict[str, DType] = {d.name: d for d in (f32, f16, i32, u32, i16, u16, i8, u8, boolean)}
+
+
+def dtype_named(name: str) -> DType:
+    """The element type of that name. Raises KeyError."""
+    return DTYPES[name]
+
 
 # Arithmetic is defined on these; the others are storage types that are cast after a load.
 ARITHMETIC = (f32, i32, u32)
