@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ferro.codegen.dialect import Ex
 from ferro.codegen.emit import EMITS, PULLS, UNROLL_LIMIT, Emitter, Index
 from ferro.codegen.poly import Poly
+from ferro.codegen.subgroup import has_sub_group
 from ferro.dsl.ir import Op, Value
 from ferro.dsl.types import DType, boolean, f32, i32
 
@@ -105,16 +106,18 @@ def tree(
     if not on_lanes:
         return Ex(live[0], dtype, wide)
     name = e.names.fresh("r")
-    e.line(
-        e.template(
-            "lane_reduce",
-            name=name,
-            x=live[0],
-            S=e.dialect.ctype(dtype),
-            local=local_scratch(e, dtype),
-            combine=lambda a, b, n: combine(e, kind, dtype, a, b, n),
-        )
-    )
+    context = {"name": name, "x": live[0], "S": e.dialect.ctype(dtype)}
+
+    def step_of(a: str, b: str, n: str) -> str:
+        return combine(e, kind, dtype, a, b, n)
+
+    if has_sub_group(e.dialect.target):
+        halves = [width >> i for i in range(1, width.bit_length())]
+        text = e.template("sub_group_reduce", halves=halves, combine=step_of, **context)
+    else:
+        local = local_scratch(e, dtype)
+        text = e.template("lane_reduce", local=local, combine=step_of, **context)
+    e.line(text)
     return Ex(name, dtype, False)
 
 
