@@ -45,12 +45,14 @@ class Built:
         return build_log(self.compiled, device)
 
 
-def from_source(context: cl.Context, device: cl.Device, program: Program) -> Built:
-    """Compile a program. Raises BuildError with the compiler's log."""
+def from_source(
+    context: cl.Context, device: cl.Device, program: Program, further: tuple[str, ...] = ()
+) -> Built:
+    """Compile a program, with ``further`` options. Raises BuildError with the compiler's log."""
     import pyopencl as cl
 
     compiled = cl._cl._Program(context, program.source)
-    options = " ".join(program.options).encode()
+    options = " ".join([*program.options, *further]).encode()
     try:
         compiled._build(options, [device])
     except cl.Error as error:

@@ -109,7 +109,11 @@ class OpenCLDevice(Device):
         """Compile a program without looking at any cache. Raises BuildError."""
         facts = self.info.capabilities
         building.check_limits(program, facts["largest work-group"], facts["local memory"])
-        return building.from_source(self.context, self.raw, program)
+        # Private arrays are registers on a GPU only: elsewhere unrolling them costs the compiler
+        # minutes. llvmpipe leaves long loops early, so its loops stay short.
+        cpu = self.info.kind == "cpu" and self.info.alias not in ("rusticl", "clover")
+        further = ("-DUNROLL=",) if cpu and program.target.kind == "simt" else ()
+        return building.from_source(self.context, self.raw, program, further)
 
     def build_once(self, program: Program) -> building.Built:
         """Like ``build``, remembered for this very text."""
