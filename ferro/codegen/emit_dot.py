@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ferro.codegen.dialect import Ex, bare
 from ferro.codegen.emit import EMITS, Emitter, row_major
-from ferro.codegen.emit_q8 import pull_word
+from ferro.codegen.emit_q8 import prefetch, pull_word
 from ferro.codegen.emit_stage import (
     BLOCK_WORDS,
     Operand,
@@ -104,8 +104,13 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
         e.keep(op.result, array)
         return
 
+    source = e.plan.defs.get(on_lanes.tile)
+    streamed = source if source is not None and source.name == "load_block" else None
+
     def at_word(j: Poly) -> None:
         def at_outer(o: tuple[Poly, ...]) -> None:
+            if streamed is not None and lane is not None:
+                prefetch(e, streamed, o[0], j)
             w, biased = word(e, on_lanes, o[0], j)
             w = _with_bias(e, w, biased, unsigned)
 

@@ -14,6 +14,11 @@ from ferro.dsl.ir import Op, Value
 from ferro.dsl.types import f16, f32, i8, i32, u32
 
 
+# 2 KiB ahead with 16 lanes. One row of 9216x1024 from memory: 0.91 of the read rate without, 0.99
+# with; eight rows 0.65 and 0.79 (Intel's runtime, 2 cores); 192 rows do not notice.
+PREFETCH_BLOCKS = 4
+
+
 class Place:
     """Where a unit of a block lies for one register of rows: ``at`` for lane 0 when the lanes are
     neighbours in memory, else one offset per lane (``varying``) or a single one (``uniform``)."""
@@ -98,6 +103,16 @@ def pull_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> tuple[Ex
         mask = e.pull(op.args[2], (row,), 0 if lane else None)
         ex = e.dialect.select(mask, ex, Ex(flip, u32, ex.wide))
     return Ex(f"as_{e.dialect.ctype(i32, ex.wide)}({ex.code})", i32, ex.wide), biased
+
+
+def prefetch(e: Emitter, op: Op, row: Poly, word: Poly) -> None:
+    """Ask for the word that is needed some blocks later: hardware prefetchers stop at pages."""
+    place = Place(e, op, row, True, word, 8)
+    if "prefetch" in e.dialect.target.features and place.contiguous:
+        helper = e.dialect.helper("prefetch", True, abi=e.dialect.target.abi)
+        words, _, _ = e.q8[op.attrs["buffer"]]
+        ahead = place.at + PREFETCH_BLOCKS * 8 * e.lanes
+        e.line(f"{helper}({words} + {ahead}, 0, 3, 1);")
 
 
 def pull_element(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:

@@ -16,7 +16,7 @@ class Target:
     is one work-group), the lanes it prefers and what probes found to work on the device.
 
     ``abi`` names how an LLVM intrinsic is declared for the device's compiler ("intel" | "pocl").
-    ``features`` is a subset of {"vload_half", "block_read"}.
+    ``features`` is a subset of {"vload_half", "block_read", "prefetch"}.
     """
 
     kind: str

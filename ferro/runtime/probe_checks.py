@@ -131,6 +131,15 @@ def conversions() -> Check:
     return Check((a, b, b), len(wants) * count, count, 1, verdict)
 
 
+def prefetch() -> Check:
+    words = np.arange(256, dtype=np.uint32)
+
+    def verdict(got: Array) -> str:
+        return "" if np.array_equal(got.view(np.uint32), words) else "loads differ"
+
+    return Check((words, words, words), 256, 256, 1, verdict)
+
+
 def floats(count: int, seed: int, spread: int = 254) -> Array:
     """Floats of every exponent within ``spread``, with special values and subnormals."""
     rng = np.random.default_rng(seed)
@@ -185,5 +194,6 @@ CHECKS: dict[str, Callable[[], Check]] = {
     "arithmetic": arithmetic,
     "vector arithmetic": lambda: arithmetic(8),
     "llvm_fma": llvm_fma,
+    "prefetch": prefetch,
     "conversions": conversions,
 }

@@ -156,6 +156,25 @@ __kernel void probe(__global const float *a, __global const float *b, __global c
 }
 """
 
+# The last address is far behind the buffer: a prefetch of it must do nothing.
+_PREFETCH = """
+{head}
+__kernel void probe(__global const uint *a, __global const uint *b, __global const uint *c,
+                    __global uint *out)
+{{
+    size_t i = get_global_id(0);
+    ahead(a + i, 0, 3, 1);
+    ahead(a + (i << 20), 0, 3, 1);
+    out[i] = a[i];
+}}
+"""
+
+PREFETCH = {
+    "intel": "void __attribute__((overloadable)) ahead(__global const uint*, int, int, int)"
+    ' __asm__("llvm.prefetch.p1");',
+    "pocl": 'void ahead(__global const uint*, int, int, int) __asm__("llvm.prefetch.p0i32");',
+}
+
 _CONVERT = """
 __kernel void probe(__global const float *a, __global const int *b, __global const int *c,
                     __global int *out)
@@ -174,6 +193,8 @@ def source(name: str, abi: str = "") -> str:
     if (name, abi) in VNNI:
         vector = "int16" if name == "vnni512" else "int8"
         return VNNI[name, abi] + _VNNI_KERNEL.format(vector=vector)
+    if name == "prefetch":
+        return _PREFETCH.format(head=PREFETCH[abi])
     return SOURCES[name]
 
 

@@ -33,8 +33,8 @@ TIMEOUT = 120.0
 NO_DEVICE = 77
 _ABSENT = f"the process ended with status {NO_DEVICE}"
 EXACTNESS = ("arithmetic", "vector arithmetic", "conversions", "vload_half")
-FEATURES = ("vload_half", "block_read")
-ABIS = {"vnni512": ("intel", "pocl"), "vnni256": ("intel", "pocl")}
+FEATURES = ("vload_half", "block_read", "prefetch")
+ABIS = dict.fromkeys(("vnni512", "vnni256", "prefetch"), ("intel", "pocl"))
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def targets(info: DeviceInfo) -> tuple[Target, ...]:
     CPU runtimes run ``simd`` best; llvmpipe makes vectors out of work-items by itself.
     """
     found = findings(info)
-    simt = Target("simt", 16, best(found, ("dp4a",)), "", found.features)
+    simt = Target("simt", 16, best(found, ("dp4a",)), "", found.features - {"prefetch"})
     lanes = 16 if "avx512f" in vector_extensions() else 8
     if info.kind != "cpu" or info.alias == "oclgrind":
         return (simt,)
@@ -106,7 +106,7 @@ def wanted_probes(info: DeviceInfo) -> list[str]:
     names = ["emulated", "dp4a", "block_read", *EXACTNESS]
     if info.kind == "cpu" and info.alias not in ("rusticl", "clover", "oclgrind"):
         extensions = vector_extensions()
-        names.append("llvm_fma")
+        names += ["llvm_fma", *_forms("prefetch", info)]
         if extensions & {"avx512_vnni"}:
             names += _forms("vnni512", info)
         if extensions & {"avx_vnni", "avx512_vnni"}:
