@@ -63,7 +63,7 @@ __kernel void compute(__global const {vector} *x, __global {vector} *out, int n)
 
 _DP4A = """
 #pragma OPENCL EXTENSION cl_khr_integer_dot_product : enable
-#define DOT(acc, w, x) ((acc) + dot_4x8packed_ss_int(w, x))
+#define DOT(acc, w, x) dot_acc_sat_4x8packed_ss_int(w, x, acc)
 """
 
 

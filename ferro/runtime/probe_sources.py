@@ -72,7 +72,7 @@ __kernel void probe(__global const uint *a, __global const uint *b, __global con
                     __global int *out)
 {
     size_t i = get_global_id(0);
-    out[i] = c[i] + dot_4x8packed_ss_int(a[i], b[i]);
+    out[i] = dot_acc_sat_4x8packed_ss_int(a[i], b[i], c[i]);
 }
 """
 
@@ -92,9 +92,11 @@ __attribute__((intel_reqd_sub_group_size(16)))
 __kernel void probe(__global const uint *a, __global const uint *b, __global const uint *c,
                     __global uint *out)
 {
-    uint lane = get_sub_group_local_id(), group = get_group_id(0);
-    uint8 words = intel_sub_group_block_read8(a + group * 128);
-    vstore8(words, 0, out + group * 128 + lane * 8);
+    uint i = get_global_id(0), n = get_global_size(0);
+    uint8 words = intel_sub_group_block_read8(a + get_group_id(0) * 128);
+    vstore8(words, i, out);
+    out[8 * n + i] = sub_group_broadcast(words.s0, 3);
+    out[9 * n + i] = intel_sub_group_shuffle_xor(words.s0, 4);
 }
 """
 
