@@ -157,8 +157,9 @@ def _compute_rate(
 def _program(source: str, name: str, target: Target, items: int, group: int) -> Program:
     arguments = (Argument("buffer", "x"), Argument("buffer", "out"), Argument("scalar", "n", "i32"))
     groups = (("const", items // group), ("const", 1), ("const", 1))
+    options = ("-cl-std=CL3.0",) if "integer_dot_product" in source else OPTIONS
     return Program(
-        source, OPTIONS, (Entry(name, arguments, groups, (group, 1, 1)),), target, Config()
+        source, options, (Entry(name, arguments, groups, (group, 1, 1)),), target, Config()
     )
 
 
