@@ -27,12 +27,14 @@ def soft_cap(s, CAP):
 
 
 @kernel
-def attend(q, k, v, starts, keys, out, longest, r, g, s, left, right, scale, T, S, D, GROUP, CAP):
+def attend(
+    q, k, v, starts, keys, out, longest, most, r, g, s, left, right, scale, T, S, D, GROUP, CAP
+):
     # A row r is one query head of one query; the heads that share K and V sit side by side.
     begin = tl.clamp(tl.load(starts[s]), 0, T)
     queries = tl.clamp(tl.load(starts[s + 1]), 0, T) - begin
     base = tl.clamp(tl.load(keys[s, 0]), 0, S)
-    count = tl.clamp(tl.load(keys[s, 1]), 0, S - base)
+    count = tl.clamp(tl.load(keys[s, 1]), 0, tl.minimum(S - base, most))
 
     query = r // GROUP
     head = g * GROUP + r % GROUP
@@ -75,6 +77,7 @@ def attention(
     keys: tl.ptr[tl.i32, B, 2],
     out: tl.out[tl.f32, T, G * GROUP, D],
     longest: tl.i32[0, 1048576],
+    most: tl.i32[0, 1073741823],
     left: tl.i32[0, 1073741823],
     right: tl.i32[0, 1073741823],
     scale: tl.f32,
@@ -86,15 +89,18 @@ def attention(
     """out = softmax(cap(scale * q k^T)) v for packed sequences, K and V in float32.
 
     Sequence s has the query rows starts[s]..starts[s+1]-1, at most ``longest`` of them, and the
-    keys[s, 1] cache rows from keys[s, 0] on; its last query is at its last key. A query at position
-    p sees the keys p - left .. p + right: right = 0 is causal, left = W - 1 a window of W keys,
-    both large bidirectional. CAP != 0 bounds scores by CAP * tanh(score / CAP). A query without a
-    visible key gives zeros. K and V must be finite.
+    keys[s, 1] cache rows from keys[s, 0] on, at most ``most`` of them (a bound, such as the length
+    of a cache's slot); its last query is at its last key. A query at position p sees the keys
+    p - left .. p + right: right = 0 is causal, left = W - 1 a window of W keys, both large
+    bidirectional. CAP != 0 bounds scores by CAP * tanh(score / CAP). A query without a visible key
+    gives zeros. K and V must be finite.
     """
     r = tl.block(0, longest * GROUP, BR)
     g = tl.program_id(1, G)
     s = tl.program_id(2, B)
-    attend(q, k, v, starts, keys, out, longest, r, g, s, left, right, scale, T, S, D, GROUP, CAP)
+    attend(
+        q, k, v, starts, keys, out, longest, most, r, g, s, left, right, scale, T, S, D, GROUP, CAP
+    )
 
 
 @kernel
@@ -106,6 +112,7 @@ def attention_f16(
     keys: tl.ptr[tl.i32, B, 2],
     out: tl.out[tl.f32, T, G * GROUP, D],
     longest: tl.i32[0, 1048576],
+    most: tl.i32[0, 1073741823],
     left: tl.i32[0, 1073741823],
     right: tl.i32[0, 1073741823],
     scale: tl.f32,
@@ -118,4 +125,6 @@ def attention_f16(
     r = tl.block(0, longest * GROUP, BR)
     g = tl.program_id(1, G)
     s = tl.program_id(2, B)
-    attend(q, k, v, starts, keys, out, longest, r, g, s, left, right, scale, T, S, D, GROUP, CAP)
+    attend(
+        q, k, v, starts, keys, out, longest, most, r, g, s, left, right, scale, T, S, D, GROUP, CAP
+    )

@@ -7,7 +7,6 @@ over K or not, agree in every bit.
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
-
 from kernels_src.activations import activate
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
-
 from kernels_src.activations import activate
 
 

@@ -7,7 +7,6 @@ all schedules. Shapes are runtime arguments, so an example never rebuilds a kern
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,9 +22,8 @@ from ferro.codegen.program import Config
 from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.quantised import A8, Q8
 from ferro.runtime import open_device
-from tests.stacks import Stack
+from tests.stacks import FULL, Stack
 
-FULL = os.environ.get("FERRO_CONFORMANCE") == "full"
 EXAMPLES = 60 if FULL else 6
 
 Sizes = Mapping[str, int]
@@ -59,7 +57,6 @@ class Case:
     always: Sequence[Sizes] = ()
     full: Sequence[Sizes] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
-    schedules: Sequence[Config] = ()
     rtol: float = 2e-6
     atol: float = 1e-6
     wild: bool = True
@@ -69,15 +66,14 @@ class Case:
     def fixed(self) -> Sequence[Sizes]:
         return [*self.always, *self.full] if FULL else self.always
 
-    def configs(self) -> list[Config]:
-        """The given schedules and every choice of every schedule constexpr, one at a time."""
-        single = [
+    def choices(self) -> list[Config]:
+        """Every choice of every schedule constexpr, one at a time."""
+        return [
             Config({name: choice})
             for name, parameter in self.kernel.schedule.items()
             for choice in parameter.choices
             if choice != parameter.default
         ]
-        return [*self.schedules, *single]
 
 
 class Draw:
@@ -144,7 +140,14 @@ def _interpreted(
     return arguments
 
 
-def _compare(case: Case, run: Callable[..., None], sizes: Sizes, seed: int, wild: bool, config: Any = None) -> None:
+def _compare(
+    case: Case,
+    run: Callable[..., None],
+    sizes: Sizes,
+    seed: int,
+    wild: bool,
+    config: Config | None = None,
+) -> None:
     key = tuple(sorted(sizes.items()))
     want = _interpreted(case, key, seed, wild)
     got = case.arguments(Draw(seed, wild), **sizes)
@@ -194,8 +197,9 @@ def _assert_close_a8(got: A8, want: tuple[Any, Any], where: str) -> None:
     assert (distance > 0).mean() < 0.01 if distance.size > 1000 else True, where
 
 
-def conformance(case: Case) -> type:
-    """The test class of one case."""
+def conformance(case: Case, schedules: Sequence[Config] | None = ()) -> type:
+    """The test class of one case. ``schedules`` are tried besides the choices of its schedule
+    constexprs; None leaves schedules to another case of the same kernel."""
     drawn = st.fixed_dictionaries(dict(case.sizes))
     seeds = st.integers(0, 2**16)
     wild = st.booleans() if case.wild else st.just(False)
@@ -233,10 +237,11 @@ def conformance(case: Case) -> type:
                 if stack.endless or case.short(sizes):
                     _compare(case, stack, sizes, 1, False)
 
-        @pytest.mark.device
-        def test_schedules(self, quick_stack: Stack) -> None:
-            for config in case.configs():
-                _compare(case, quick_stack, case.always[0], 2, case.wild, config)
+        if schedules is not None:
+
+            @pytest.mark.device
+            def test_schedules(self, quick_stack: Stack) -> None:
+                for config in (*schedules, *case.choices()):
+                    _compare(case, quick_stack, case.always[0], 2, case.wild, config)
 
     return Tests
-
