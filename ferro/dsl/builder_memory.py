@@ -80,15 +80,19 @@ class Memory(Elementwise):
     def load_block(
         self, buffer: Buffer, rows: Operand, block: Operand, mask: Operand | None = None
     ) -> tuple[Value, Value]:
-        """(i8[R, 32], f32[R]): block number ``block`` of each row and its scale; 0 where masked."""
+        """(i8[R, 32], f32[R]): block number ``block`` of each row and its scale; 0 where masked.
+
+        (i8[32], f32) for one row given as a scalar.
+        """
         self._blocked(buffer, "tl.load_block", "in")
         row, number = self._block_place(rows, block)
-        args = [row, number]
+        tile = self._rows_first(row, 1)
+        args = [tile, number]
         if mask is not None:
-            args.append(self._fitted("mask", self.mask("`mask`", mask), row.shape))
-        types = [TileType(i8, (*row.shape, BLOCK)), TileType(f32, row.shape)]
+            args.append(self._row_mask(mask, row))
+        types = [TileType(i8, (*tile.shape, BLOCK)), TileType(f32, tile.shape)]
         q, scale = self.emit("load_block", args, types, buffer=buffer.name, masked=mask is not None)
-        return q, scale
+        return self.reshape(q, (*row.shape, BLOCK)), self.reshape(scale, row.shape)
 
     def store_block(
         self,
@@ -99,7 +103,7 @@ class Memory(Elementwise):
         scale: Value,
         mask: Operand | None = None,
     ) -> None:
-        """Write one block of 32 of each row of an ``a8_out`` matrix."""
+        """Write one block of 32 of each row of an ``a8_out`` matrix; one row may be a scalar."""
         self._blocked(buffer, "tl.store_block", "out")
         row, number = self._block_place(rows, block)
         wanted = [TileType(i8, (*row.shape, BLOCK)), TileType(f32, row.shape)]
@@ -112,9 +116,14 @@ class Memory(Elementwise):
                     f"wanted: {type!r}",
                     help="`tl.quantize_i8` of a tile f32[rows, 32] gives both",
                 )
-        args = [row, number, q, scale]
+        args = [
+            self._rows_first(row, 1),
+            number,
+            self._rows_first(q, 2),
+            self._rows_first(scale, 1),
+        ]
         if mask is not None:
-            args.append(self._fitted("mask", self.mask("`mask`", mask), row.shape))
+            args.append(self._row_mask(mask, row))
         self.emit("store_block", args, [], buffer=buffer.name, masked=mask is not None)
 
     def _readable(self, buffer: Buffer) -> DType:
@@ -200,12 +209,19 @@ class Memory(Elementwise):
 
     def _block_place(self, rows: Operand, block: Operand) -> tuple[Value, Value]:
         row, number = self._integer("rows", rows), self._integer("block", block)
-        if row.type.rank != 1 or number.type.rank != 0:
+        if row.type.rank > 1 or number.type.rank:
             self.fail(
                 "FER311",
-                "a block is addressed by a tile of rows and one block number",
+                "a block is addressed by a row or a tile of rows, and one block number",
                 f"rows: {row.type!r}",
                 f"block: {number.type!r}",
-                help="rows is i32[R], block is an i32 scalar",
+                help="rows is i32[R] (without `[:, None]`) or an i32 scalar, block an i32 scalar",
             )
         return row, number
+
+    def _row_mask(self, mask: Operand, row: Value) -> Value:
+        return self._rows_first(self._fitted("mask", self.mask("`mask`", mask), row.shape), 1)
+
+    def _rows_first(self, value: Value, rank: int) -> Value:
+        """``value`` with an axis of one row where a single row was addressed."""
+        return value if value.type.rank == rank else self.expand(value, 0)

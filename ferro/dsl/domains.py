@@ -159,7 +159,7 @@ class Domains:
             )
         for axis, coordinate in enumerate(axes):
             if isinstance(coordinate, Coordinate) and not self.ends(coordinate, axis, facts):
-                name = self._end_text(coordinate)
+                name = self.end_text(coordinate)
                 return Problem(
                     "FER515",
                     op.span,
@@ -188,13 +188,23 @@ class Domains:
         origin = self.algebra.form(coordinate.origin).scaled(coordinate.factor)
         return origin + self.algebra.form(coordinate.offset, (axis,))
 
-    def _end_text(self, coordinate: Coordinate) -> str:
+    def end_text(self, coordinate: Coordinate) -> str:
+        """The mask that cuts the coordinate off at its end, as its author would write it."""
+        index = self._index_name(coordinate)
         count = self._counts.get(coordinate.origin)
         if count is not None:
-            return f"index < {extents.text(count[1] if count[0] == 'cdiv' else count)}"
+            return f"{index} < {extents.text(count[1] if count[0] == 'cdiv' else count)}"
         stop = self.defined.parameter[coordinate.origin].op.args[1]
-        end = expression(stop, self.defined.op) or "stop"
-        return f"{coordinate.origin.name or 'counter'} + offset < {end}"
+        return f"{index} < {expression(stop, self.defined.op) or 'stop'}"
+
+    def _index_name(self, coordinate: Coordinate) -> str:
+        """The variable that holds the coordinate: the sum of its origin and its offset."""
+        for value, op in self.defined.op.items():
+            if value.name and op.name == "add" and self.defined.same(value) is value:
+                form = self.algebra.form(value)
+                if value.type.rank == 1 and form == self._form(coordinate, 0):
+                    return value.name
+        return "index"
 
     # extents as forms
 

@@ -163,7 +163,7 @@ OPS: dict[str, tuple[str, str, str]] = {
     "const": ("", "value", "scalar constant (int, float or bool of the result's dtype)"),
     "scalar": ("", "name", "the runtime scalar parameter of that name"),
     "program_id": ("", "axis", "i32 scalar, 0 <= result < grid[axis]"),
-    "arange": ("", "start, size, axis", "i32[size]: start, start+1, ...; axis = a label for tuning"),
+    "arange": ("", "start, size, axis", "i32[size]: start, start + 1, ...; `axis` labels it"),
     # shape; none of them moves data across elements except transpose, split, join
     "broadcast": ("x", "", "extents of 1 (or a scalar) stretched to the result's shape"),
     "expand": ("x", "axis", "inserts an axis of extent 1"),
@@ -207,4 +207,4 @@ OPS: dict[str, tuple[str, str, str]] = {
              "rule(old..., new...) -> merged. Chunks [start, stop) of `size` cover 0..n, ascending;"
              " the first is copied, one whose `when` (bool, shape a prefix of every value's) is "
              "false is skipped; results are `empty` where nothing was combined"),
-}
+}  # fmt: skip

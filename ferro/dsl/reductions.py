@@ -231,7 +231,7 @@ class Reductions:
             return problem or self._over_tile(op, kind)
         if self._cut(op, op.args[0], axis, coordinate, lambda n: self._adds_nothing(kind, n)):
             return None
-        return self._ragged(op)
+        return self._ragged(op, coordinate)
 
     def _adds_nothing(self, kind: str, number: Number) -> bool:
         """True if merging ``number`` once more into the carried value leaves it alone."""
@@ -251,7 +251,7 @@ class Reductions:
             return problem or self._over_tile(op, "accumulate")
         if self._cut(op, op.args[1], axis, coordinate, lambda n: n == 0):
             return None
-        return self._ragged(op)
+        return self._ragged(op, coordinate)
 
     def _cut(
         self,
@@ -269,13 +269,16 @@ class Reductions:
         number = self.padding.outside(x, axis, coordinate)
         return number is not None and bool(harmless(number))
 
-    def _ragged(self, op: ir.Op) -> Problem:
+    def _ragged(self, op: ir.Op, coordinate: Coordinate) -> Problem:
+        end = self.domains.end_text(coordinate)
+        masked = f"give the reduction the mask `{end}`"
+        loaded = f"mask one of the loads with `{end}` and `other=0`"
         return Problem(
             "FER515",
             op.span,
             "the last tile is reduced without a mask at its end: how far it"
             " reaches depends on the tile size",
-            "give the reduction `mask=` with the loop's end",
+            loaded if op.name == "dot_i8" else masked,
         )
 
     def _contracts(self, loop: ir.Op, op: ir.Op, floats: bool) -> Problem | None:
@@ -290,7 +293,7 @@ class Reductions:
         a = self.padding.outside(op.args[0], 1, coordinate)
         b = self.padding.outside(op.args[1], 0, coordinate)
         if not floats:
-            return None if 0 in (a, b) else self._ragged(op)
+            return None if 0 in (a, b) else self._ragged(op, coordinate)
         if a == b == 0 and math.copysign(1, a) != math.copysign(1, b):
             return None
         return Problem(

@@ -49,6 +49,7 @@ class Walks(Loops):
         before = dict(self.variables)
 
         def body(start: Value, stop: Value) -> tuple[list[Value], Value | None]:
+            start.name, stop.name = f"{node.target.id}.start", f"{node.target.id}.stop"
             self.variables[node.target.id] = Chunk(start, stop)
             self._run_nested(node.body[:-1], live_before(node.body[-1:], live))
             values = [self.value(self.eval(v)) for v in combine.values]

@@ -118,7 +118,7 @@ class Evaluator:
         everyone = self._everyone()
         if (everyone & (step <= 0)).any():
             raise ExecutionError(
-                Diagnostic("FER502", op.span, f"the step of a range is {int(step.min())}",
+                Diagnostic("FER802", op.span, f"the step of a range is {int(step.min())}",
                            help="a step must be positive")
             )  # fmt: skip
         while True:

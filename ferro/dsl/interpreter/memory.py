@@ -154,7 +154,7 @@ def _out_of_range(op: Op, axis: int, index: int, extents: tuple[int, ...]) -> Ou
     what = "block" if op.name.endswith("_block") and axis == 1 else "index"
     return OutOfRangeError(
         Diagnostic(
-            "FER501",
+            "FER801",
             op.span,
             f"`{op.name}` out of range: {what} {index} on axis {axis} of `{name}`, whose extent"
             f" is {extents[axis]}",

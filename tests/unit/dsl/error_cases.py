@@ -114,7 +114,7 @@ BODIES: dict[str, str] = {
     "store_to_quantised": "tl.store(q[row, k], v)",
     "load_block_of_pointer": "a, b = tl.load_block(x, k, 0)",
     "load_block_of_output": "a, b = tl.load_block(q, k, 0)",
-    "block_rows_scalar": "a, b = tl.load_block(w, row, 0)",
+    "block_rows_matrix": "a, b = tl.load_block(w, k[:, None], 0)",
     "store_block_types": "tl.store_block(q, k, 0, v, v)",
     # control
     "static_range_at_run_time": "for i in tl.static_range(n):\n    pass",

@@ -283,7 +283,19 @@ def test_blocks(b: Builder) -> None:
     refused("FER306", lambda: b.load_block(Q, rows, 0))
     refused("FER303", lambda: b.store_block(W, rows, 0, q, scale))
     refused("FER305", lambda: b.store_block(Q, rows, 0, scale, scale))
-    refused("FER311", lambda: b.load_block(W, 0, 0))
+    refused("FER311", lambda: b.load_block(W, b.expand(rows, 1), 0))
+    refused("FER311", lambda: b.load_block(W, rows, rows))
+
+
+def test_a_block_of_one_row(b: Builder) -> None:
+    row = b.program_id(0)
+    q, scale = b.load_block(W, row, 0, b.lt(row, 3))
+    assert (q.type, scale.type) == (TileType(i8, (32,)), TileType(f32))
+    b.store_block(Q, row, 0, q, scale)
+    stored = b.block.ops[-1]
+    assert [v.shape for v in stored.args] == [(1,), (), (1, 32), (1,)]
+    refused("FER305", lambda: b.store_block(Q, row, 0, b.expand(q, 0), scale))
+    refused("FER310", lambda: b.load_block(W, row, 0, b.lt(tile(b, 4, dtype=i32), 3)))
 
 
 # across elements

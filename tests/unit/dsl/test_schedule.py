@@ -526,7 +526,8 @@ def test_refused_under_every_schedule(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["sum_of_tile_sums", "program_id_stored", "product_padded_with_zeros", "stored_past_the_end",
-     "two_coordinates_paired", "tiles_counted", "shifted_in_place", "maximum_of_a_tile"],
+     "two_coordinates_paired", "tiles_counted", "shifted_in_place", "maximum_of_a_tile",
+     "accumulated_without_mask", "stored_past_the_grid"],
 )  # fmt: skip
 def test_message(name: str, golden: Any) -> None:
     parameters, body, _ = REFUSED[name]
