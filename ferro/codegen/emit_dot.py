@@ -18,6 +18,7 @@ from ferro.codegen.emit_stage import (
     in_blocks,
     row_address,
 )
+from ferro.codegen.emit_transpose import turn_operand
 from ferro.codegen.layouts import is_biased
 from ferro.codegen.poly import Poly
 from ferro.dsl.ir import Op, Value
@@ -210,6 +211,8 @@ def emit_dot(e: Emitter, op: Op) -> None:
     a, b, acc = op.args
     array = e.in_place(op.result, acc)
     lane = array.lane
+    if lane is not None:
+        turn_operand(e, b if lane == 1 else a, lane, 1 - lane)
 
     def at_k(k: Poly) -> None:
         def element(i: tuple[Poly, ...]) -> None:
