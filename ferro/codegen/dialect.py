@@ -150,7 +150,7 @@ def bare(code: str) -> str:
 
 def _is_positive(code: str) -> bool:
     """True for a literal in 1..31, which needs no guard as a divisor or a shift count."""
-    return code.rstrip("u").isdigit() and 0 < int(code.rstrip("u"))
+    return code.rstrip("u").isdigit() and int(code.rstrip("u")) > 0
 
 
 def _float_literal(value: float) -> str:

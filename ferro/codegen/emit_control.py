@@ -49,7 +49,7 @@ def assign_all(
     ``olds`` are the values that the variables hold. A new tile that reads its own old one
     element by element is written in place; everything else goes through temporaries.
     """
-    copies: list[tuple[Variable, Variable, Value]] = []
+    copies: list[tuple[Variable, Variable]] = []
     direct: list[tuple[Variable, Value]] = []
     own = {v.name: i for i, v in enumerate(variables) if isinstance(v, Array)}
     for i, (variable, new) in enumerate(zip(variables, news, strict=True)):
@@ -64,10 +64,10 @@ def assign_all(
                 continue
         elif e.scalar(new).code == variable:
             continue
-        copies.append((variable, _copy(e, new, variable), new))
+        copies.append((variable, _copy(e, new, variable)))
     for variable, new in direct:
         assign(e, variable, new)
-    for variable, copy, new in copies:
+    for variable, copy in copies:
         if isinstance(copy, str):
             e.line(f"{variable} = {copy};")
         else:

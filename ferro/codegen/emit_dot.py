@@ -7,8 +7,10 @@ biased by 128 and the sum starts at -128 * (sum of the other operand's values).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ferro.codegen.dialect import Ex, bare
-from ferro.codegen.emit import EMITS, Emitter, row_major
+from ferro.codegen.emit import EMITS, Array, Emitter, row_major
 from ferro.codegen.emit_q8 import prefetch, pull_word
 from ferro.codegen.emit_stage import (
     BLOCK_WORDS,
@@ -97,7 +99,7 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
     array = e.declare(op.result, lane)
     words = a.shape[1] // 4
     unsigned = is_biased(e.dialect.target.dot) and lane is not None
-    _start(e, array.name, op, other, on_lanes, array, unsigned, words)
+    _start(e, other, array, unsigned, words)
     # the operand on the lanes is the outer loop: its word is loaded once for all of the other
     outer, inner = (0, 1) if lane == 0 else (1, 0)
     if _by_blocks(e, lane, words, (rows, columns)):
@@ -160,7 +162,7 @@ def _needs_memory(e: Emitter, operand: Operand) -> bool:
     return op.name != "load" or not contiguous(e, op)
 
 
-def _steps(e: Emitter, count: int, unrolled: int, body) -> None:  # type: ignore[no-untyped-def]
+def _steps(e: Emitter, count: int, unrolled: int, body: Callable[[Poly], None]) -> None:
     """A loop over k: straight up to ``unrolled`` steps."""
     e.nest((count,), lambda i: body(i[0]), unroll=count <= unrolled)
 
@@ -173,7 +175,7 @@ def _with_bias(e: Emitter, ex: Ex, biased: bool, wanted: bool) -> Ex:
     return Ex(f"({ex.code} ^ {code})", i32, ex.wide)
 
 
-def _start(e, name, op, other, on_lanes, array, unsigned, words) -> None:  # type: ignore[no-untyped-def]
+def _start(e: Emitter, other: Operand, array: Array, unsigned: bool, words: int) -> None:
     """Zero, or -128 times the sum of the other operand's row where the lanes are unsigned."""
     axis = 1 if array.lane == 0 else 0
     if not unsigned:
@@ -202,7 +204,7 @@ def _start(e, name, op, other, on_lanes, array, unsigned, words) -> None:  # typ
             index = (o[0], i[0]) if array.lane == 0 else (i[0], o[0])
             e.line(f"{e.element(array, index)} = {start};")
 
-        e.nest((array.registers[array.lane],), column)
+        e.nest((array.registers[1 - axis],), column)
 
     e.nest((array.registers[axis],), row)
 

@@ -186,9 +186,10 @@ def emit_join(e: Emitter, op: Op) -> None:
     array = e.declare(op.result, lane)
     for which, part in enumerate(op.args):
         registers = e.registers(part.shape, lane)
+        start = which if pairs else which * registers[axis]
 
-        def body(index: Index, which: int = which, part: Value = part) -> None:
-            at = index[axis] * 2 + which if pairs else index[axis] + which * registers[axis]
+        def body(index: Index, start: int = start, part: Value = part) -> None:
+            at = index[axis] * (2 if pairs else 1) + start
             ex = e.pull(part, index, lane)
             code = e.dialect.widen(ex) if lane is not None else ex.code
             target = e.element(array, (*index[:axis], at, *index[axis + 1 :]))

@@ -13,7 +13,6 @@ from ferro.codegen.poly import ZERO, Poly
 from ferro.dsl.ir import Op, Value
 from ferro.dsl.types import f16, f32, i8, i32, u32
 
-
 # 2 KiB ahead with 16 lanes. One row of 9216x1024 from memory: 0.91 of the read rate without, 0.99
 # with; eight rows 0.65 and 0.79 (Intel's runtime, 2 cores); 192 rows do not notice.
 PREFETCH_BLOCKS = 4

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ferro.codegen.layouts import A8_ROWS, Q8_ROWS
 from ferro.codegen.ops import Ops
 from ferro.dsl.ir import Block, Extent, Kernel, Op, Pointer, Quantised, Value
-from ferro.dsl.types import TileType, f16, f32, i8, i32, u8
+from ferro.dsl.types import DType, TileType, f16, f32, i8, i32, u8
 
 
 def blocks_of(cols: Extent) -> Extent:
@@ -32,6 +32,7 @@ def derived_pointers(buffer: Quantised, biased: bool) -> tuple[Pointer, ...]:
     """The plain pointers that a block-quantised parameter is made of."""
     blocks = blocks_of(buffer.cols)
     cols = ("*", blocks, ("const", 32))
+    parts: tuple[tuple[str, DType, tuple[Extent, ...]], ...]
     if buffer.format == "a8":
         rows = padded(buffer.rows, A8_ROWS)
         parts = (("q", i8, (rows, cols)), ("s", f32, (rows, blocks)), ("b", i32, (rows, blocks)))
@@ -67,7 +68,7 @@ class _Expander:
             )
             new = self.expand(op)
             for made in new:
-                self.defs.update({r: made for r in made.results})
+                self.defs.update(dict.fromkeys(made.results, made))
             ops.extend(new)
         return Block(block.params, ops, [self.renamed.get(r, r) for r in block.results])
 
@@ -207,8 +208,8 @@ class _Expander:
         mask = rest[:1] if op.attrs["masked"] else []
         shape = op.result.shape
 
-        def load(part: str, index: Value, dtype) -> Value:  # type: ignore[no-untyped-def]
-            args = (index,)
+        def load(part: str, index: Value, dtype: DType) -> Value:
+            args: tuple[Value, ...] = (index,)
             if mask:
                 args = (index, mask[0], make.broadcast(make.const(0, dtype), shape))
             return make.add(

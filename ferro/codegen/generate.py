@@ -32,7 +32,7 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
     target = resolve(target, config)
     dialect = Dialect(target, target.lanes)
     functions = Functions(dialect, kernel.functions)
-    parts, scratch = [kernel], ()
+    parts, scratch = [kernel], tuple[Pointer, ...]()
     if config.split > 1:
         split = split_walk(kernel, config.split)
         parts, scratch = [split.chunks, split.combine], split.scratch

@@ -59,4 +59,4 @@ class Ops:
         if op == "cdiv":
             return self.binary("div", self.binary("add", a, self.binary("sub", b, 1)), b)
         names = {"+": "add", "-": "sub", "*": "mul", "//": "div", "%": "mod"}
-        return self.binary(names.get(op, op), a, b)
+        return self.binary(names.get(op, str(op)), a, b)

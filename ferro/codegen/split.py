@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ferro.codegen.ops import Ops
-from ferro.dsl.ir import Block, Extent, Kernel, Op, Pointer, Value, walk
+from ferro.dsl.ir import Block, Buffer, Extent, Kernel, Op, Pointer, Value, walk
 from ferro.dsl.types import TileType, boolean, i32
 
 _EFFECTS = frozenset({"store", "store_block"})
@@ -75,8 +75,8 @@ class _Split:
             for i, value in enumerate(self.values)
         )
 
-    def buffers(self) -> tuple[Pointer, ...]:
-        return (*self.kernel.buffers, *self.scratch)  # type: ignore[return-value]
+    def buffers(self) -> tuple[Buffer, ...]:
+        return (*self.kernel.buffers, *self.scratch)
 
     def chunks(self) -> Kernel:
         make = Ops(self.walk.span, self.scalars)
