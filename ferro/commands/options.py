@@ -86,8 +86,10 @@ def literal(text: str) -> int | float | bool | str:
 def constants(
     args: argparse.Namespace, definition: KernelDefinition
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """The constexprs of meaning and of schedule that --set names. Raises UsageError."""
-    meaning: dict[str, Any] = {}
+    """The constexprs of meaning and of schedule that --set names, and those that --dim does (an
+    extent may be a constexpr). Raises UsageError."""
+    dims = integers(args.dim, "--dim")
+    meaning: dict[str, Any] = {n: v for n, v in dims.items() if n in definition.meaning}
     schedule: dict[str, int] = {}
     for name, text in pairs(args.set, "--set").items():
         value = literal(text)
@@ -156,7 +158,7 @@ def problem(args: argparse.Namespace, definition: KernelDefinition) -> Request:
     values = {name: _numbers(name, text) for name, text in given.items() if text != "random"}
     return Request(
         definition=definition,
-        sizes=integers(args.dim, "--dim"),
+        sizes={n: v for n, v in integers(args.dim, "--dim").items() if n not in meaning},
         constants=meaning,
         values=values,
         present=frozenset(n for n, p in definition.parameters.items() if p.optional and n in given),

@@ -64,6 +64,28 @@ class KernelDefinition:
         """The constexprs that the tuner may set: they change speed and nothing else."""
         return {n: p for n, p in self.parameters.items() if p.kind == "schedule"}
 
+    @cached_property
+    def _measured(self) -> list[tuple[str, str, int]]:
+        """(constexpr of meaning, buffer, axis) where an extent is just that constexpr."""
+        return [
+            (node.id, parameter.name, axis)
+            for parameter in self.parameters.values()
+            for axis, node in enumerate(parameter.extents)
+            if isinstance(node, ast.Name) and node.id in self.meaning
+        ]
+
+    def deduced(self, arguments: Mapping[str, Any]) -> dict[str, int]:
+        """Constexprs that are a whole extent of one of the arrays, read off its shape.
+
+        Arguments that are no arrays or have too few axes are left to the launch's own checks.
+        """
+        found: dict[str, int] = {}
+        for name, buffer, axis in self._measured:
+            shape = getattr(arguments.get(buffer), "shape", ())
+            if axis < len(shape):
+                found.setdefault(name, int(shape[axis]))
+        return found
+
     @property
     def docstring(self) -> str:
         return inspect.cleandoc(self.tree.docstring)
@@ -98,7 +120,7 @@ class KernelDefinition:
     def __call__(self, *args: Any, **keywords: Any) -> NoReturn:
         raise TypeError(
             f"kernel `{self.name}` is compiled, not called: other kernels may call it, Python code "
-            "launches it"
+            f"launches it on a device, as in `device.run({self.name}, x=x, y=y)`"
         )
 
     def __repr__(self) -> str:

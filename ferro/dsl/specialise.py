@@ -159,7 +159,7 @@ class Specialiser(Walks):
         if isinstance(value, np.generic):
             value = value.item()
         if value is None:
-            help = f"give one, as in `.specialise({name}=...)`, or a default in the declaration"
+            help = f"give it by name (`{name}=...`, on the command line `--set {name}=...`)"
             self._note("FER162", parameter.span, f"constexpr `{name}` has no value", help)
             return 0
         examples = [*parameter.choices, parameter.default]

@@ -14,15 +14,16 @@ def specialised(
 ) -> tuple[ir.Kernel, dict[str, Any]]:
     """The specialised kernel of a call and its runtime arguments.
 
-    ``kernel`` is a ``@kernel`` definition, whose constexprs are taken out of ``arguments``, or an
-    ``ir.Kernel``. An optional buffer that is missing or None is absent. Raises CompileError.
+    ``kernel`` is a ``@kernel`` definition, whose constexprs are taken out of ``arguments`` or, where
+    they are an extent of an array, read off its shape; or an ``ir.Kernel``. An optional buffer
+    that is missing or None is absent. Raises CompileError.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     if isinstance(kernel, ir.Kernel):
         return kernel, given
     parameters = kernel.parameters
     constants = {n: given.pop(n) for n in list(given) if is_constant(parameters.get(n))}
-    constants |= config.constants
+    constants = {**kernel.deduced(given), **constants, **config.constants}
     absent = [n for n, parameter in parameters.items() if parameter.optional and n not in given]
     return kernel.specialise(absent=absent, **constants), given
 

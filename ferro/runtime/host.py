@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ferro.codegen.program import Config, Target
-from ferro.dsl import launch
+from ferro.dsl import bounds, launch
 from ferro.dsl.interpreter import interpret
 from ferro.dsl.ir import Kernel
 from ferro.dsl.quantised import A8, Q8
@@ -156,6 +156,8 @@ class InterpreterDevice(Device):
         made, given = specialised(kernel, arguments, config or Config())
         plain = {n: v.data if isinstance(v, HostBuffer) else v for n, v in given.items()}
         bound = launch.bind(made, plain)
+        # A launch that a device would refuse is refused here too.
+        bounds.check(made, bound.scalars, bound.grid, bound.extents)
 
         def call() -> None:
             began = time.perf_counter()

@@ -49,6 +49,14 @@ def test_constexprs_are_told_apart() -> None:
     assert (meaning, schedule) == ({"ACT": "silu", "D": 32}, {"BLOCK": 64})
 
 
+def test_a_constexpr_that_is_an_extent_may_be_given_as_a_dimension() -> None:
+    args = arguments("--dim", "M=2,D=64", "--set", "ACT=silu")
+    assert options.constants(args, DEFINITION) == ({"D": 64, "ACT": "silu"}, {})  # type: ignore[arg-type]
+    definition = SimpleNamespace(**vars(DEFINITION), parameters={})
+    found = options.problem(args, definition)  # type: ignore[arg-type]
+    assert (found.sizes, found.constants) == ({"M": 2}, {"D": 64, "ACT": "silu"})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -222,11 +222,35 @@ def test_a_kernel_needs_source_text() -> None:
 
 
 def test_kernels_and_functions_of_the_language_are_not_called_from_python() -> None:
-    with pytest.raises(TypeError, match="compiled, not called"):
+    with pytest.raises(TypeError, match=r"compiled, not called.*device\.run\(add"):
         add(1, 2)
     with pytest.raises(RuntimeError, match=r"tl\.load"):
         tl.load(3)
     assert tl.ptr[tl.f32, 3].items == (f32, 3)
+
+
+@kernel
+def sized(
+    x: tl.ptr[f32, M, D],
+    w: tl.ptr[f32, D * 2, E],
+    bias: tl.ptr[f32, E] = None,
+    D: tl.const = 8,
+    E: tl.const = 4,
+    MODE: tl.const = 1,
+):
+    pass
+
+
+class Shaped:
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+
+def test_constexprs_that_are_an_extent_are_read_off_the_arrays() -> None:
+    assert sized.deduced({"x": Shaped(3, 64), "w": Shaped(128, 5)}) == {"D": 64, "E": 5}
+    assert sized.deduced({"w": Shaped(128, 5), "bias": Shaped(6)}) == {"E": 5}
+    assert sized.deduced({"x": Shaped(3), "w": 2.0, "bias": None}) == {}
+    assert declared.deduced({"x": Shaped(3, 64)}) == {}
 
 
 # compile-time values

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ferro.codegen.program import Config
-from ferro.dsl import kernel, tl
+from ferro.dsl import CompileError, kernel, tl
 from ferro.dsl.quantised import A8, Q8
 from ferro.runtime import DeviceError, open_device
 from ferro.runtime.host import InterpreterDevice
@@ -33,6 +33,36 @@ def test_orders_and_configs_give_the_same(device: InterpreterDevice) -> None:
         y = np.zeros(100, np.float32)
         device.run(shifted, x=x, y=y, s=1.0, **options)
         assert np.array_equal(y, x + 1)
+
+
+@kernel
+def rows_reversed(x: tl.ptr[tl.f32, M, D], y: tl.out[tl.f32, M, D], D: tl.const):
+    row = tl.program_id(0, M)
+    k = tl.arange(0, D)
+    tl.store(y[row, D - 1 - k], tl.load(x[row, k]))
+
+
+def test_a_constexpr_that_is_an_extent_need_not_be_given(device: InterpreterDevice) -> None:
+    for size in (8, 5):
+        x = np.arange(3.0 * size, dtype=np.float32).reshape(3, size)
+        y = np.zeros_like(x)
+        device.run(rows_reversed, x=x, y=y)
+        assert np.array_equal(y, x[:, ::-1])
+    with pytest.raises(CompileError, match="FER607"):
+        device.run(rows_reversed, x=x, y=y, D=4)
+
+
+@kernel
+def past_the_end(x: tl.ptr[tl.f32, N], y: tl.out[tl.f32, N]):
+    n = tl.arange(0, 32)
+    tl.store(y[n], tl.load(x[n], mask=n < N), mask=n < N + 1)
+
+
+def test_what_a_device_would_refuse_is_refused(device: InterpreterDevice) -> None:
+    x, y = np.ones(40, np.float32), np.zeros(40, np.float32)
+    device.run(past_the_end, x=x, y=y)
+    with pytest.raises(CompileError, match="FER701"):
+        device.run(past_the_end, x=x[:20], y=y[:20])
 
 
 def test_buffers_are_arrays(device: InterpreterDevice) -> None:
