@@ -12,6 +12,7 @@ import mmap
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from ferro.codegen import layouts
 from ferro.dsl.quantised import A8, Q8
 from ferro.runtime.errors import DeviceError, OutOfMemory
+from ferro.runtime.progress import Progress
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -27,12 +29,17 @@ if TYPE_CHECKING:
 PURPOSES = ("weights", "kv", "scratch", "cache", "io")
 HUGE = 2 << 20
 MAP_FROM = 4 << 20
+PARKED = 256 << 20
 LEAST = 64
 Array = npt.NDArray[Any]
 
 
 class Transfers(Protocol):
-    """How bytes get to and from a device; both calls return when the copy is complete."""
+    """How bytes get to and from a device; copies return when they are complete."""
+
+    progress: Progress
+
+    def finish(self) -> None: ...
 
     def upload(self, memory: cl.Buffer, data: Array) -> None: ...
 
@@ -45,7 +52,8 @@ class Account:
     def __init__(self) -> None:
         self.held = dict.fromkeys(PURPOSES, 0)
         self.peak = 0
-        self._lock = threading.Lock()
+        # a buffer's finalizer may run while its thread is in here
+        self._lock = threading.RLock()
 
     @property
     def total(self) -> int:
@@ -119,15 +127,21 @@ class Memory:
         """Bytes that live between the entries of a program."""
         return self._buffer((size,), np.dtype(np.uint8), size, "scratch")
 
-    def raw(self, size: int, purpose: str) -> tuple[cl.Buffer, Callable[[], None]]:
-        """Memory of at least ``size`` bytes and the call that takes it off the account."""
+    def raw(self, size: int, purpose: str) -> tuple[cl.Buffer, Callable[[], object]]:
+        """Memory of at least ``size`` bytes, and the call that frees it when launches allow."""
         self._check(size, purpose)
         try:
             memory = self._allocate(max(size, LEAST))
         except Exception as error:
             raise OutOfMemory(self._refusal(size, purpose, str(error))) from error
         self.account.take(purpose, size)
-        return memory, lambda: self.account.give(purpose, size)
+
+        free = partial(self._free, memory, size, purpose)
+        return memory, partial(self.transfers.progress.when_complete, size, free)
+
+    def _free(self, memory: cl.Buffer, size: int, purpose: str) -> None:
+        """Ends with the last reference to ``memory``, and so to the host memory behind it."""
+        self.account.give(purpose, size)
 
     def _buffer(
         self,
@@ -151,6 +165,9 @@ class Memory:
         if size > self.largest:
             limit = f"the largest buffer of {self.name} is {megabytes(self.largest)}"
             raise OutOfMemory(self._refusal(size, purpose, limit))
+        parked = self.transfers.progress.parked
+        if parked > PARKED or (parked and self.account.total + size > self.total):
+            self.transfers.finish()
         if self.account.total + size > self.total:
             limit = f"{self.name} has {megabytes(self.total)}"
             raise OutOfMemory(self._refusal(size, purpose, limit))
@@ -278,11 +295,15 @@ class Buffer:
         )
 
     def release(self) -> None:
-        """Give the memory back now; the buffer must not be used again."""
+        """Give the memory back as soon as no launch needs it; the buffer is of no use then."""
         if self.finalizer is not None:
             self.finalizer()
-        if self.base is None:
-            self.memory.release()
+        self.__dict__.pop("memory", None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "memory":
+            raise DeviceError(f"{self!r} was released")
+        raise AttributeError(name)
 
     def _sharing(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], origin: int, size: int

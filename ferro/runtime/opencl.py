@@ -164,6 +164,8 @@ class OpenCLDevice(Device):
             self.finish()
 
     def close(self) -> None:
+        if not self.queue.watchdog.lost:
+            self.finish()
         self._built.clear()
         self.launcher.clear()
         self.queue.watchdog.close()

@@ -57,6 +57,7 @@ class Plan:
                     queue.enqueue(step.kernel, step.size, step.local, step.name)
                 return
             queue.watchdog.check()
+            queue.progress.start()
             enqueue, raw = self._enqueue, queue.raw
             try:
                 for kernel, size, local in self._calls:

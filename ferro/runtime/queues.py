@@ -6,6 +6,8 @@ Failures of the driver and waits that run out become ``DeviceLost``.
 from __future__ import annotations
 
 import threading
+import time
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ import numpy.typing as npt
 
 from ferro.runtime.errors import DeviceError, DeviceLost, OutOfMemory
 from ferro.runtime.profiler import Profiler
+from ferro.runtime.progress import Progress
 from ferro.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -22,7 +25,10 @@ Size = tuple[int, int, int]
 
 
 class Queue:
-    """Commands run in the order in which they were given; every command has timestamps."""
+    """Commands run in the order in which they were given; every command has timestamps.
+
+    ``progress`` says which are complete, and frees what launches still used when it was dropped.
+    """
 
     def __init__(self, context: cl.Context, device: cl.Device, name: str, timeout: float) -> None:
         import pyopencl as cl
@@ -32,14 +38,18 @@ class Queue:
             context, device, properties=cl.command_queue_properties.PROFILING_ENABLE
         )
         self.watchdog = Watchdog(name, timeout)
+        self.progress = Progress()
         self.profiler: Profiler | None = None
         self.lock = threading.RLock()
+        weakref.finalize(self, _drain, self.raw, self.watchdog, self.progress)
 
     def enqueue(self, kernel: cl.Kernel, size: Size, local: Size, name: str) -> cl.Event:
         """Start a kernel whose arguments are set."""
         self.watchdog.check()
         try:
-            event = self._cl.enqueue_nd_range_kernel(self.raw, kernel, size, local)
+            with self.lock:
+                self.progress.start()
+                event = self._cl.enqueue_nd_range_kernel(self.raw, kernel, size, local)
         except self._cl.Error as error:
             raise self.failure(error) from error
         if self.profiler is not None:
@@ -61,9 +71,11 @@ class Queue:
         try:
             import numpy as np
 
-            self._cl.enqueue_fill_buffer(
-                self.raw, memory, np.frombuffer(pattern, np.uint8), 0, size
-            )
+            with self.lock:
+                self.progress.start()
+                self._cl.enqueue_fill_buffer(
+                    self.raw, memory, np.frombuffer(pattern, np.uint8), 0, size
+                )
         except self._cl.Error as error:
             raise self.failure(error) from error
 
@@ -71,11 +83,14 @@ class Queue:
         """Wait for everything enqueued so far. Raises DeviceLost after ``timeout`` seconds."""
         self.watchdog.check()
         try:
-            event = self._cl.enqueue_marker(self.raw)
-            self.raw.flush()
+            with self.lock:
+                number = self.progress.started
+                event = self._cl.enqueue_marker(self.raw)
+                self.raw.flush()
         except self._cl.Error as error:
             raise self.failure(error) from error
         self.watchdog.wait(event, timeout)
+        self.progress.complete(number)
 
     def flush(self) -> None:
         """Let the device begin with what is enqueued."""
@@ -94,8 +109,10 @@ class Queue:
     def _copy(self, target: Any, source: Any, name: str) -> None:
         self.watchdog.check()
         try:
-            event = self._cl.enqueue_copy(self.raw, target, source, is_blocking=False)
-            self.raw.flush()
+            with self.lock:
+                number = self.progress.start()
+                event = self._cl.enqueue_copy(self.raw, target, source, is_blocking=False)
+                self.raw.flush()
         except self._cl.Error as error:
             raise self.failure(error) from error
         if self.profiler is not None:
@@ -106,9 +123,35 @@ class Queue:
             # its destructor would wait for the copy
             _abandoned.append(event)
             raise
+        self.progress.complete(number)
 
 
 _abandoned: list[Any] = []
+
+
+def _drain(raw: cl.CommandQueue, watchdog: Watchdog, progress: Progress) -> None:
+    """Let kernels end before their memory goes, at the latest when the process ends.
+
+    What a lost device may still use is never freed. No thread waits: none can be started then.
+    """
+    import pyopencl as cl
+
+    number = progress.started
+    if progress.completed >= number:
+        return
+    try:
+        event = cl.enqueue_marker(raw)
+        raw.flush()
+        deadline = time.monotonic() + (0 if watchdog.lost else watchdog.timeout)
+        while event.command_execution_status > cl.command_execution_status.COMPLETE:
+            if time.monotonic() > deadline:
+                _abandoned.extend([event, progress])
+                return
+            time.sleep(1e-3)
+    except cl.Error:
+        _abandoned.append(progress)
+        return
+    progress.complete(number)
 
 
 def seconds(events: Sequence[cl.Event]) -> list[float]:

@@ -62,8 +62,10 @@ class Watchdog:
 
     def close(self) -> None:
         """End the thread once what it waits for is complete."""
-        if self._thread is not None:
-            self._requests.put(None)
+        with self._start:
+            if self._thread is not None:
+                self._requests.put(None)
+                self._thread = None
 
     def _ensure_thread(self) -> None:
         if self._thread is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 from ferro.dsl.quantised import A8, Q8
 from ferro.runtime.errors import DeviceError, OutOfMemory
-from ferro.runtime.memory import Memory, huge_pages, megabytes
+from ferro.runtime.memory import PARKED, Memory, huge_pages, megabytes
+from ferro.runtime.progress import Progress
 
 
 class Raw:
@@ -27,6 +29,14 @@ class Raw:
 
 
 class Copies:
+    """Transfers of a device whose launches are complete when somebody waits."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+
+    def finish(self) -> None:
+        self.progress.complete(self.progress.started)
+
     def upload(self, memory: Raw, data: Any) -> None:
         memory.data[: data.nbytes] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
@@ -62,6 +72,43 @@ def test_a_part_keeps_its_buffer_alive(memory: Memory) -> None:
     del part
     gc.collect()
     assert memory.account.total == 0
+
+
+def test_memory_of_running_launches_is_kept(memory: Memory) -> None:
+    progress = memory.transfers.progress
+    buffer = memory.array((1000,), np.uint8)
+    raw = weakref.ref(buffer.memory)
+    progress.start()
+    del buffer
+    gc.collect()
+    assert raw() is not None and memory.account.total == progress.parked == 1000
+    memory.transfers.finish()
+    assert raw() is None and memory.account.total == progress.parked == 0
+
+
+def test_a_full_device_waits_for_memory_of_launches(memory: Memory) -> None:
+    for _ in range(5):
+        memory.array((1 << 20,), np.uint8)
+        memory.transfers.progress.start()
+    assert memory.account.peak <= 3 << 20
+
+
+def test_not_much_memory_waits_for_launches() -> None:
+    memory = FakeMemory("fake", None, Copies(), PARKED, 9 * PARKED, 128, mapped=False)  # type: ignore[arg-type]
+    for _ in range(8):
+        buffer = memory.array((PARKED // 2,), np.uint8)
+        memory.transfers.progress.start()
+        del buffer
+        assert memory.transfers.progress.parked <= 1.5 * PARKED
+
+
+def test_a_released_buffer_is_of_no_use(memory: Memory) -> None:
+    buffer = memory.array((1000,), np.uint8)
+    raw = weakref.ref(buffer.memory)
+    buffer.release()
+    assert raw() is None and memory.account.total == 0
+    with pytest.raises(DeviceError, match="was released"):
+        buffer.read()
 
 
 def test_too_large_for_one_buffer(memory: Memory) -> None:
