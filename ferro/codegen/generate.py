@@ -8,6 +8,7 @@ from ferro.codegen import emit_control, emit_dot, emit_memory, emit_q8, emit_red
 from ferro.codegen.axes import Dimensions
 from ferro.codegen.dialect import Dialect, Ex
 from ferro.codegen.emit import EMITS, PULLS, Emitter, Index
+from ferro.codegen.errors import ConfigError
 from ferro.codegen.expand import blocks_of, derived_pointers, expand, padded, unmarked
 from ferro.codegen.functions import Functions
 from ferro.codegen.inline import Plan
@@ -26,7 +27,7 @@ _EMITTERS = (emit_control, emit_dot, emit_memory, emit_q8, emit_reduce)
 def generate(kernel: Kernel, target: Target, config: Config) -> Program:
     """OpenCL C for ``kernel`` on ``target`` with the schedule ``config``.
 
-    ``kernel`` is specialised with ``config.constants`` already; raises ValueError if the lanes or
+    ``kernel`` is specialised with ``config.constants`` already; raises ConfigError if the lanes or
     the dot lowering are not possible on the target.
     """
     target = resolve(target, config)
@@ -53,13 +54,13 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
 def resolve(target: Target, config: Config) -> Target:
     """``target`` with the lanes and the dot lowering that ``config`` asks for.
 
-    A lowering that needs another number of lanes falls back to plain C. Raises ValueError if the
+    A lowering that needs another number of lanes falls back to plain C. Raises ConfigError if the
     lanes are not possible.
     """
     lanes = config.lanes or target.lanes
     dot = config.dot or target.dot
     if lanes not in (2, 4, 8, 16, 32) or (lanes == 32 and target.kind == "simd"):
-        raise ValueError(f"lanes={lanes}: expected 2, 4, 8, 16 or (simt) 32")
+        raise ConfigError(f"lanes={lanes}: expected 2, 4, 8, 16 or (simt) 32")
     needs = {"vnni512": 16, "vnni256": 8, "avx2": 8}.get(dot)
     if needs is not None and (target.kind != "simd" or lanes != needs):
         dot = "emulated"

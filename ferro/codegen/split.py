@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ferro.codegen.errors import ConfigError
 from ferro.codegen.ops import Ops
 from ferro.dsl.ir import Block, Buffer, Extent, Kernel, Op, Pointer, Value, walk
 from ferro.dsl.types import TileType, boolean, i32
@@ -28,19 +29,19 @@ class Split:
 def split_walk(kernel: Kernel, groups: int) -> Split:
     """Share the first walk of ``kernel`` between ``groups`` work-groups a program.
 
-    Raises ValueError if there is no walk outside of loops and branches, if something is stored
+    Raises ConfigError if there is no walk outside of loops and branches, if something is stored
     before or inside of it, or if its length has no bound in the kernel's dimensions.
     """
     place = next((i for i, op in enumerate(kernel.body.ops) if op.name == "walk"), None)
     if place is None:
-        raise ValueError(f"split={groups}: {kernel.name} has no tl.chunks loop to split")
+        raise ConfigError(f"split={groups}: {kernel.name} has no tl.chunks loop to split")
     before, found, after = (
         kernel.body.ops[:place],
         kernel.body.ops[place],
         kernel.body.ops[place + 1 :],
     )
     if any(op.name in _EFFECTS for op in walk(Block(ops=[*before, found]))):
-        raise ValueError(f"split={groups}: {kernel.name} stores before its chunks are combined")
+        raise ConfigError(f"split={groups}: {kernel.name} stores before its chunks are combined")
     maker = _Split(kernel, before, found, groups)
     return Split(maker.chunks(), maker.combine(after), maker.scratch)
 
@@ -56,7 +57,7 @@ class _Split:
         defs = {r: op for op in before for r in op.results}
         longest = Bounds(kernel, defs).upper(found.args[0])
         if longest is None:
-            raise ValueError(
+            raise ConfigError(
                 f"split={groups}: the length of {kernel.name}'s chunks has no bound; "
                 "clamp it to a dimension"
             )

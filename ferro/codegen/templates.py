@@ -9,13 +9,15 @@ from typing import Any
 
 import jinja2
 
+from ferro.dsl import extents
+
 _HERE = Path(__file__).parent
 
 
 @functools.cache
 def _environment(kind: str) -> jinja2.Environment:
     folders = [str(_HERE / kind), str(_HERE / "common")]
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -23,6 +25,8 @@ def _environment(kind: str) -> jinja2.Environment:
         auto_reload=False,
         cache_size=-1,
     )
+    made.filters["extent"] = extents.text
+    return made
 
 
 @functools.cache

@@ -14,8 +14,8 @@ def specialised(
 ) -> tuple[ir.Kernel, dict[str, Any]]:
     """The specialised kernel of a call and its runtime arguments.
 
-    ``kernel`` is a ``@kernel`` definition, whose constexprs are taken out of ``arguments`` or, where
-    they are an extent of an array, read off its shape; or an ``ir.Kernel``. An optional buffer
+    ``kernel`` is an ``ir.Kernel``, or a ``@kernel`` definition, whose constexprs are taken out of
+    ``arguments`` or, where they are an extent of an array, read off its shape. An optional buffer
     that is missing or None is absent. Raises CompileError.
     """
     given = {name: value for name, value in arguments.items() if value is not None}

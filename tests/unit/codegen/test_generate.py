@@ -1,0 +1,50 @@
+"""What every generated program says of itself, and configs that are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferro import codegen
+from ferro.codegen import Config, ConfigError, Target
+from ferro.dsl import kernel, tl
+
+
+@kernel
+def scale(x: tl.ptr[tl.f32, M, N], y: tl.inout[tl.f32, M, N], B: tl.schedule[16, 32] = 16):
+    n = tl.block(0, N, B)
+    row = tl.program_id(1, M)
+    total = tl.load(x[row, 0])
+    for c in tl.chunks(N, 64):
+        tl.store(y[row, n], total, mask=n < N)
+        part = tl.load(x[row, c.start])
+        total = tl.combine(tl.add, part)
+    tl.store(y[row, n], total, mask=n < N)
+
+
+def test_the_header_tells_what_it_is() -> None:
+    config = Config({"B": 32})
+    made = codegen.generate(scale.specialise(B=32), Target("simt", 16), config)
+    where, target, constants, chosen, entry, pragma = made.source.splitlines()[:6]
+    assert where == f"// scale from {scale.file}:{scale.line + 1}"
+    assert (target, constants) == ("// target: simt-16-emulated", "// constants: B=32")
+    assert chosen == "// config: B=32"
+    assert entry == "// entry: scale on cdiv(N, 32) x M x 1 groups of 16 x 1 x 1"
+    assert pragma == "#pragma OPENCL FP_CONTRACT OFF"
+
+
+def test_variables_keep_their_names() -> None:
+    source = codegen.generate(scale.specialise(), Target("simd", 8), Config()).source
+    assert "for (int c_start = 0; c_start < N; c_start += 64)" in source
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Config(split=2), "stores before its chunks are combined"),
+        (Config(lanes=3), "expected 2, 4, 8, 16"),
+    ],
+)
+def test_impossible_configs(config: Config, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        codegen.generate(scale.specialise(), Target("simd", 16), config)
+    assert caught.value.exit_code == 2
