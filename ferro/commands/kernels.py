@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ferro.commands import UsageError, options
-from ferro.report import emit, table, to_json
+from ferro.report import emit, note, table, to_json
 
 
 def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -176,7 +176,11 @@ def run_kernel(args: argparse.Namespace) -> int:
     from ferro.runtime.devices import open_device
 
     with options.open_device(args) as device, open_device("interpreter") as reference:
-        result = compare(options.request(args, device), device, reference)
+        request = options.request(args, device)
+        result = compare(request, device, reference)
+    if not result.equal:
+        for sentence in unspecified(request.kernel()):
+            note(sentence)
     if args.json:
         emit(to_json({**vars(result), "equal": result.equal}))
         return 0 if result.equal else 1
@@ -187,6 +191,20 @@ def run_kernel(args: argparse.Namespace) -> int:
     rate = f"{result.gigabytes_per_second:.2f} GB/s"
     emit(f"  {result.seconds * 1e3:.3f} ms ({rate}); interpreter {interpreted(result):.1f} ms")
     return 0 if result.equal else 1
+
+
+def unspecified(kernel: Any) -> list[str]:
+    """Where a kernel reads lanes that hold anything: a likely reason for bits that differ."""
+    from ferro.dsl.ir import walk
+
+    loads = [op for op in walk(kernel.body) if op.name == "load"]
+    bare = [op for op in loads if op.attrs["masked"] and not op.attrs["other"]]
+    places = dict.fromkeys(f"{op.span.file}:{op.span.line}" for op in bare)
+    return [
+        f"{place}: lanes that the mask switches off hold anything (NaN in the interpreter): "
+        "give the load `other=` if they are used"
+        for place in places
+    ]
 
 
 def interpreted(result: Any) -> float:

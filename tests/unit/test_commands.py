@@ -13,6 +13,8 @@ import pytest
 from ferro import __version__
 from ferro.cli import exit_code, main
 from ferro.commands import COMMANDS, UsageError
+from ferro.commands.kernels import unspecified
+from ferro.dsl.kernel import KernelDefinition
 from ferro.runtime.cache import ProgramCache
 from ferro.runtime.errors import NoSuchDevice, OutOfMemory
 
@@ -286,3 +288,21 @@ def test_devices_always_has_the_interpreter(capsys: Capture) -> None:
     assert (device["alias"], device["exact"]) == ("interpreter", "yes")
     assert main(["devices", "--no-probe"]) == 0
     assert "interpreter" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_bits_that_differ_are_traced_to_lanes_that_hold_anything() -> None:
+    text = (
+        "def f(x: tl.ptr[f32, N], y: tl.out[f32, N]):\n"
+        "    n = tl.arange(0, 32)\n"
+        "    a = tl.load(x[n], mask=n < N)\n"
+        "    b = tl.load(x[n], mask=n < N, other=0.0)\n"
+        "    tl.store(y[n], a + b, mask=n < N)\n"
+    )
+    (sentence,) = unspecified(KernelDefinition.from_source(text, "mine.py").specialise())
+    assert sentence.startswith("mine.py:3: lanes that the mask switches off hold anything")
+
+
+@pytest.mark.parametrize("option", ["--split=2", "--lanes=3"])
+def test_an_impossible_config_is_wrong_use(option: str, capsys: Capture) -> None:
+    assert main(["kernels", "show", "add", "--source", "--target", "simd-16", option]) == 2
+    assert capsys.readouterr().err.startswith(f"ferro kernels: {option[2:]}")
