@@ -42,9 +42,9 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     original = building.from_source
 
-    def counted(context: Any, device: Any, program: Any) -> building.Built:
+    def counted(context: Any, device: Any, program: Any, *further: Any) -> building.Built:
         made.append(program.source)
-        return original(context, device, program)
+        return original(context, device, program, *further)
 
     monkeypatch.setattr(building, "from_source", counted)
     return made
