@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ from autotune.candidates import Candidate
 from autotune.messages import Check, Checked, Job, Time
 
 WORKER = "autotune.worker"
+PATIENCE = 5.0
 
 
 class Lost(Exception):
@@ -46,10 +48,11 @@ class Child:
         return candidate.name in self._checked
 
     def close(self) -> None:
-        """End the process."""
+        """End the process. One that a driver holds fast is left to itself."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(PATIENCE)
         for end in (self._channel, self._errors):
             if end is not None:
                 end.close()
@@ -98,7 +101,7 @@ class Child:
         """How the process ended: the last line that it wrote, else its status."""
         assert self._process is not None and self._errors is not None
         try:
-            status = f"the process ended with status {self._process.wait(5)}"
+            status = f"the process ended with status {self._process.wait(PATIENCE)}"
         except subprocess.TimeoutExpired:
             status = "the process closed its channel"
         self._errors.seek(0)

@@ -15,6 +15,7 @@ from autotune.candidates import Candidate, Skipped, candidates
 from autotune.child import Child, Lost
 from autotune.messages import Checked, Job
 from autotune.problem import Problem
+from ferro.arguments import ArgumentsError
 from ferro.runtime.device import Device
 from ferro.runtime.trials import Trial, Trials, winner
 
@@ -81,7 +82,7 @@ def tune(
     sizes that make no launch.
     """
     if problem.binding(problem.default).empty:
-        raise ValueError(f"{problem}: nothing to run, a size is 0")
+        raise ArgumentsError(f"{problem}: nothing to run, a size is 0")
     run = _Run(problem, device, trials, time.monotonic() + budget, report)
     started = time.monotonic()
     run.plan()

@@ -173,7 +173,7 @@ def read(path: Path) -> list[Trial]:
         if data["checksum"] != digest(data["trials"]):
             raise ValueError("the checksum does not fit")
         return [Trial.from_json(trial) for trial in data["trials"]]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         warnings.warn(f"{path} is damaged ({error}): tuning starts afresh", RuntimeWarning, 2)
