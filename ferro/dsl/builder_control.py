@@ -33,15 +33,16 @@ class Control(Reductions):
         a carried value changes its type.
         """
         bounds = [self._bound(w, b) for w, b in zip(_BOUNDS, (start, stop, step), strict=True)]
-        block = Block([Value(TileType(i32)), *(Value(v.type, v.name) for v in init)])
+        called = dict(enumerate(names))
+        carried = [Value(v.type, called.get(n, v.name)) for n, v in enumerate(init)]
+        block = Block([Value(TileType(i32)), *carried])
         with self.inside(block):
             block.results = list(body(block.params[0], tuple(block.params[1:])))
         for n, (old, new) in enumerate(zip(init, block.results, strict=True)):
-            name = names[n] if n < len(names) else old.name
             if old.type != new.type:
                 self.fail(
                     "FER401",
-                    f"`{name}` changes its type in the loop",
+                    f"`{called.get(n, old.name)}` changes its type in the loop",
                     f"before: {old.type!r}",
                     f"after one turn: {new.type!r}",
                     help="give it its final shape and dtype before the loop (`tl.zeros`)",

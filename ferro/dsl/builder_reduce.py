@@ -128,7 +128,7 @@ class Reductions(Memory):
                 "FER225",
                 "`tl.quantize_i8` works on blocks of 32",
                 f"tile: {x.type!r}",
-                help="make the last axis 32 with `tl.reshape(x, [..., n // 32, 32])`",
+                help=_blocks_of(x),
             )
         amax = self.reduce("max", self.abs(x), -1)
         small = self.lt(amax, _SMALLEST_AMAX)
@@ -169,3 +169,11 @@ class Reductions(Memory):
                 help=f"`{what}` must broadcast to the tile's shape",
             )
         return self.broadcast(value, x.shape)
+
+
+def _blocks_of(x: Value) -> str:
+    *rest, last = x.shape or (0,)
+    if last % BLOCK or not last:
+        return "load tiles whose last axis is 32, as in `kb * 32 + tl.arange(0, 32)`"
+    shape = ", ".join(map(str, (*rest, last // BLOCK, BLOCK)))
+    return f"make the last axis 32, for example with `x.reshape({shape})`"

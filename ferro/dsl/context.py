@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from ferro.dsl.builder import Builder
 from ferro.dsl.diagnostics import Collector, CompileError, Diagnostic, did_you_mean, fail
+from ferro.dsl.foreign import HINTS
 from ferro.dsl.ir import Extent, Pointer, Quantised, Value
 from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.language import Annotation, Builtin
@@ -90,7 +91,9 @@ class Context:
             thing = definition.lookup(name)
         except KeyError:
             known = [*self.variables, *definition.names, "range", "min", "max", "abs"]
-            help = did_you_mean(name, known, "assign it before, or declare it as a parameter")
+            help = HINTS.get(name) or did_you_mean(
+                name, known, "assign it before, or declare it as a parameter"
+            )
             self.fail("FER101", f"unknown name `{name}`", help=help)
         if isinstance(thing, (KernelDefinition, Builtin, Annotation, DType)) or _is_module(thing):
             return thing

@@ -181,7 +181,7 @@ def _brackets(place: _Place) -> _Meaning | None:
             "`:=` is not part of the kernel language",
             "assign on a line of its own",
         )
-    if place.word == ":" and place.bracket == "[":
+    if place.bracket == "[" and (place.word == ":" or place.before.endswith(":")):
         return (
             "FER006",
             "only a whole axis `:` can be sliced",

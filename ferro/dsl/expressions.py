@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from ferro.dsl import ast
 from ferro.dsl.builder_elementwise import symbol
 from ferro.dsl.context import Context
 from ferro.dsl.diagnostics import did_you_mean
+from ferro.dsl.foreign import HINTS
 from ferro.dsl.intrinsics import Intrinsics, method_names
 from ferro.dsl.ir import Pointer, Quantised, Value
 from ferro.dsl.kernel import KernelDefinition
-from ferro.dsl.language import Builtin
+from ferro.dsl.language import BUILTINS, Builtin
 from ferro.dsl.objects import Chunk, Element, Object, kind
 from ferro.dsl.parameters import written
 from ferro.dsl.static import Static, fold
@@ -31,7 +33,7 @@ _ELSEWHERE = {
 }
 
 
-class Expressions(Context):
+class Expressions(Context, ABC):
     """Evaluates every kind of ``ast.Expr``. Calls of kernels are left to the statements."""
 
     def eval(self, node: ast.Expr) -> Object:
@@ -40,11 +42,11 @@ class Expressions(Context):
         self.builder.span = node.span
         return result
 
+    @abstractmethod
     def inline(
         self, definition: KernelDefinition, args: list[Object], keywords: dict[str, Object]
     ) -> Object:
         """The result of a kernel called by a kernel."""
-        raise NotImplementedError
 
     def _name(self, node: ast.Name) -> Object:
         self.builder.span = node.span
@@ -78,13 +80,15 @@ class Expressions(Context):
                     "FER119", f"the method `{node.name}` is not called", help="write `x.to(tl.f32)`"
                 )
             help = did_you_mean(node.name, known, f"a tile has {', '.join(known)}")
+            if node.name in BUILTINS:
+                help = f"it is a function: `{BUILTINS[node.name].signature}`"
             self.fail("FER119", f"{kind(base)} has no attribute `{node.name}`", help=help)
         if getattr(base, "__name__", "") == "ferro.dsl.language":
             return self._language(node, base)
         self.fail(
             "FER119",
             f"{kind(base)} has no attribute `{node.name}`",
-            help="docs/language.md lists what can be used",
+            help=HINTS.get(node.name) or "docs/language.md lists what can be used",
         )
 
     def _language(self, node: ast.Attribute, module: Any) -> Object:
@@ -97,7 +101,8 @@ class Expressions(Context):
         self.fail(
             "FER101",
             f"unknown name `{written(node)}`",
-            help=did_you_mean(node.name, known, "docs/language.md lists all names"),
+            help=HINTS.get(node.name)
+            or did_you_mean(node.name, known, "docs/language.md lists all names"),
         )
 
     # subscripts

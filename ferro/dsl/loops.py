@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -144,5 +145,6 @@ class Loops(Statements):
             self.variables[node.target.id] = Static(number)
             self.run(node.body, turn)
 
+    @abstractmethod
     def _chunks(self, node: ast.For, args: Sequence[Object], live: Names) -> None:
-        raise NotImplementedError
+        """An ordered walk."""

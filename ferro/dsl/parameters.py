@@ -11,6 +11,7 @@ from typing import Any
 
 from ferro.dsl import ast
 from ferro.dsl.diagnostics import Collector, CompileError, did_you_mean, fail
+from ferro.dsl.foreign import HINTS
 from ferro.dsl.language import Annotation
 from ferro.dsl.static import Constant
 from ferro.dsl.types import DType, Span, f32, i32, u32
@@ -80,7 +81,8 @@ def resolve(node: ast.Expr, lookup: Lookup) -> Any:
                 "FER101",
                 node.span,
                 f"unknown name `{written(node)}`",
-                did_you_mean(node.name, known, "docs/language.md lists all names"),
+                HINTS.get(node.name)
+                or did_you_mean(node.name, known, "docs/language.md lists all names"),
             )
         return getattr(base, node.name)
     fail("FER104", node.span, "a name is expected here", _KINDS)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 32
+BELOW_HALF = np.nextafter(np.float32(0.5), np.float32(0))
 
 Int8s = NDArray[np.int8]
 Floats = NDArray[np.floating[Any]]
@@ -59,17 +60,10 @@ class Q8:
         ValueError for values that are not finite or too large for a float16 scale.
         """
         blocks = _blocks(np.asarray(x, np.float32))
-        if not np.isfinite(blocks).all():
-            raise ValueError("Q8.quantize: the matrix has values that are not finite")
-        amax = np.abs(blocks).max(axis=-1, initial=0)
-        exact = amax / np.float32(127)
-        with np.errstate(all="ignore"):
-            inverse = np.where(exact > 0, np.float32(1) / exact, np.float32(0))
-            scale = exact.astype(np.float16)
-        if np.isinf(scale).any():
-            raise ValueError("Q8.quantize: a block's largest value / 127 does not fit in float16")
-        q = _round_away(blocks * _finite(inverse)[..., None])
-        return cls(_rows(q), scale, np.shape(x)[1])
+        rows, per_row, _ = blocks.shape
+        q, scale = quantize_planes(np.ascontiguousarray(blocks.reshape(-1, BLOCK).T))
+        values = np.ascontiguousarray(q.T).reshape(rows, per_row * BLOCK)
+        return cls(values, scale.reshape(rows, per_row), np.shape(x)[1])
 
     def dequantize(self) -> NDArray[np.float32]:
         """float32 [rows, cols]: float(q) * float(scale), rounded once."""
@@ -138,6 +132,26 @@ class A8:
         return _dequantize(self.q, self.scale, self.cols)
 
 
+def quantize_planes(x: NDArray[np.float32]) -> tuple[Int8s, NDArray[np.float16]]:
+    """The rule of ``Q8.quantize`` for blocks that stand in columns: int8 [32, n] and float16 [n]
+    from float32 [32, n]. numpy is quick along the long axis only. Raises ValueError alike.
+    """
+    work = np.abs(x)
+    exact = work.max(axis=0, initial=0) / np.float32(127)
+    if not np.isfinite(exact).all():
+        raise ValueError("Q8.quantize: the matrix has values that are not finite")
+    with np.errstate(all="ignore"):
+        inverse = np.where(exact > 0, np.float32(1) / exact, np.float32(0))
+        scale = exact.astype(np.float16)
+    if np.isinf(scale).any():
+        raise ValueError("Q8.quantize: a block's largest value / 127 does not fit in float16")
+    np.multiply(x, _finite(inverse), out=work)
+    # Ties away from zero: adding the number below 1/2 carries exactly the halves and what is above
+    # them to the next whole number, which the cast then cuts to.
+    work += np.copysign(BELOW_HALF, work)
+    return work.astype(np.int8), scale
+
+
 def padded_cols(cols: int) -> int:
     """The next multiple of 32."""
     return -(-cols // BLOCK) * BLOCK
@@ -166,12 +180,6 @@ def _rows(blocks: NDArray[Any]) -> NDArray[Any]:
 def _finite(inverse: NDArray[np.float32]) -> NDArray[np.float32]:
     # 1 / d overflows for d below 2^-128: such a block is zero in float16 anyway
     return np.where(np.isinf(inverse), np.float32(0), inverse)
-
-
-def _round_away(x: NDArray[np.float32]) -> Int8s:
-    whole = np.trunc(x)
-    up = np.abs(x - whole) >= np.float32(0.5)
-    return (whole + np.where(up, np.copysign(np.float32(1), x), np.float32(0))).astype(np.int8)
 
 
 def _dequantize(q: Int8s, scale: Floats, cols: int) -> NDArray[np.float32]:
