@@ -24,7 +24,7 @@ def watched(*names: str) -> subprocess.CompletedProcess[str]:
     command = ["oclgrind", "--data-races", sys.executable, "-m", "tests.device.checked", *names]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=150
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=110
     )
 
 
