@@ -75,25 +75,31 @@ def note(text: str) -> None:
 
 
 class Progress:
-    """A bar on a terminal, silence elsewhere. Use as a context manager and call ``step``."""
+    """A bar on a terminal, silence elsewhere. Use as a context manager and call ``step``.
+
+    ``delay`` keeps the bar back for as many seconds: what is quick needs none.
+    """
 
     WIDTH = 30
 
-    def __init__(self, total: int, label: str = "", stream: TextIO | None = None) -> None:
+    def __init__(
+        self, total: int, label: str = "", stream: TextIO | None = None, delay: float = 0.0
+    ) -> None:
         self.total = max(total, 1)
         self.label = label
         self.done = 0
         self.stream = stream if stream is not None else sys.stderr
+        self.delay = delay
         self.shown = self.stream.isatty()
         self.started = time.monotonic()
 
     def step(self, text: str = "", count: int = 1) -> None:
         """Counts ``count`` more as done and redraws with ``text`` at the end."""
         self.done = min(self.done + count, self.total)
-        if self.shown:
+        seconds = time.monotonic() - self.started
+        if self.shown and seconds >= self.delay:
             filled = self.WIDTH * self.done // self.total
             bar = "#" * filled + "." * (self.WIDTH - filled)
-            seconds = time.monotonic() - self.started
             line = f"{self.label} [{bar}] {self.done}/{self.total} {seconds:.0f}s {text}"
             self.stream.write(f"\r{line[:119]}\x1b[K")
             self.stream.flush()

@@ -10,6 +10,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "why a device is missing, with the line that fixes it",
     "kernels": "list, show, run and bench kernels",
     "autotune": "find the fastest schedule of kernels on a device",
+    "inspect": "what a model file holds, what it costs in memory, whether it runs",
     "cache": "list, remove and explain compiled programs",
     "demo": "run the main kernels here and compare every bit with the interpreter",
 }

@@ -1,0 +1,1 @@
+"""Models: GGUF files, their weights made ready for a device, one module for each architecture."""

@@ -1,0 +1,155 @@
+"""The numbers that describe a model, and the reading of them that architectures share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ferro.models.errors import WrongShape, WrongValue
+from ferro.models.gguf import GgufFile
+
+TOKENS = "tokenizer.ggml.tokens"
+EMBEDDING = "token_embd.weight"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One block. ``kv_heads`` 0 marks a short convolution in the place of attention; ``window`` 0
+    means that every key is seen; ``rotated`` is how many of a head's dimensions turn."""
+
+    heads: int
+    kv_heads: int
+    head: int
+    feed_forward: int
+    window: int = 0
+    rope_base: float = 10000.0
+    rotated: int = 0
+
+    @property
+    def attends(self) -> bool:
+        return self.kv_heads > 0
+
+    @property
+    def q_width(self) -> int:
+        return self.heads * self.head
+
+    @property
+    def kv_width(self) -> int:
+        """Numbers of a token's keys, and as many of its values."""
+        return self.kv_heads * self.head
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """``taps`` of short convolutions, ``head_blocks`` of a decision head at the end of ``layers``,
+    ``per_layer`` inputs and ``out`` width of an embedding model are 0 where there are none."""
+
+    architecture: str
+    width: int
+    vocabulary: int
+    context: int
+    eps: float
+    layers: tuple[Layer, ...]
+    causal: bool = True
+    taps: int = 0
+    head_blocks: int = 0
+    per_layer: int = 0
+    out: int = 0
+
+
+class Reader:
+    """The keys of one architecture, given without its name in front.
+
+    Everything raises MissingKey or WrongValue, naming the key.
+    """
+
+    def __init__(self, file: GgufFile, architecture: str) -> None:
+        self.file, self.metadata, self.architecture = file, file.metadata, architecture
+        self.width = self.integer("embedding_length")
+        self.count = self._blocks()
+        self.heads = self.integers("attention.head_count")
+        self.feed_forward = self.integers("feed_forward_length")
+
+    def key(self, name: str) -> str:
+        return f"{self.architecture}.{name}"
+
+    def integer(self, name: str, default: int | None = None, least: int = 1) -> int:
+        return self.metadata.integer(self.key(name), default, least)
+
+    def integers(self, name: str, default: int | None = None, least: int = 1) -> tuple[int, ...]:
+        """One number for each block."""
+        return self.metadata.integers(self.key(name), self.count, default, least)
+
+    def real(self, name: str, default: float | None = None) -> float:
+        """A number above 0."""
+        value = self.metadata.real(self.key(name), default)
+        if value <= 0:
+            raise self.wrong(name, f"{value} is not above 0")
+        return value
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        return self.metadata.flag(self.key(name), default)
+
+    def head(self, suffix: str = "", default: int = 0) -> int:
+        """The size of a head, the same for keys and values; ``suffix`` names a kind of block."""
+        name = f"attention.key_length{suffix}"
+        size = self.integer(name, default or max(self.width // self.heads[0], 1))
+        if size % 2 or size != self.integer(f"attention.value_length{suffix}", size):
+            raise self.wrong(name, f"heads of {size} must be even, and the same for values")
+        return size
+
+    def rotated(self, head: int, suffix: str = "") -> int:
+        """How many dimensions of a head turn."""
+        name = f"rope.dimension_count{suffix}"
+        size = self.integer(name, head)
+        if size % 2 or size > head:
+            raise self.wrong(name, f"{size} dimensions of heads of {head}")
+        return size
+
+    def kv_heads(self, default: int | None = None, least: int = 1) -> tuple[int, ...]:
+        """Heads of keys and values in each block, divisors of the heads of queries."""
+        found = self.integers("attention.head_count_kv", default, least)
+        for heads, kv_heads in zip(self.heads, found, strict=True):
+            if kv_heads and heads % kv_heads:
+                raise self.wrong("attention.head_count_kv", f"{kv_heads} does not divide {heads}")
+        return found
+
+    def sliding(self) -> tuple[bool, ...]:
+        """Which blocks see a window only: a truth value each, or all but every n-th."""
+        name = "attention.sliding_window_pattern"
+        value = self.metadata.get(self.key(name))
+        if not isinstance(value, np.ndarray):
+            period = self.integer(name, 6)
+            return tuple(i % period < period - 1 for i in range(self.count))
+        if len(value) != self.count:
+            raise self.wrong(name, f"{len(value)} values for {self.count} blocks")
+        return tuple(bool(flag) for flag in value.tolist())
+
+    def made(self, layers: Iterable[Layer]) -> Hyperparameters:
+        """The hyperparameters that every architecture has. Raises MissingTensor, WrongShape."""
+        context, eps = self.integer("context_length"), self.real("attention.layer_norm_rms_epsilon")
+        return Hyperparameters(
+            self.architecture, self.width, self._vocabulary(), context, eps, tuple(layers)
+        )
+
+    def wrong(self, name: str, problem: str) -> WrongValue:
+        return WrongValue(str(self.file.path), f"the key `{self.key(name)}`: {problem}")
+
+    def _blocks(self) -> int:
+        # every block has tensors: this bounds what is made for each block
+        count, most = self.integer("block_count"), len(self.file.tensors)
+        if count > most:
+            raise self.wrong("block_count", f"{count} blocks, but the file has {most} tensors")
+        return count
+
+    def _vocabulary(self) -> int:
+        tokens = len(self.metadata.texts(TOKENS))
+        shape = self.file.tensor(EMBEDDING).shape
+        if len(shape) != 2 or shape[0] != tokens:
+            raise WrongShape(
+                str(self.file.path),
+                f"tensor `{EMBEDDING}` has shape {list(shape)}, the vocabulary {tokens} tokens",
+            )
+        return tokens

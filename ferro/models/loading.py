@@ -1,0 +1,102 @@
+"""Moving a model's weights onto a device: several tensors at a time, the largest first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+from ferro.codegen.layouts import q8_bytes
+from ferro.codegen.program import Config
+from ferro.models import weights
+from ferro.models.gguf import GgufFile
+from ferro.report import Progress
+from ferro.runtime.device import Device
+from ferro.runtime.errors import OutOfMemory
+from ferro.runtime.memory import megabytes
+
+FORMS = ("q8", "f32")
+WORKERS = 2
+SHOW_AFTER = 1.0  # seconds
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a device keeps under one name: a tensor, or the rows of several one after the other.
+
+    ``form`` is "q8" (matrices only) or "f32"; ``config`` names the layout where it is not the
+    device's usual one. An f32 part is one tensor of its own shape.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+    form: str = "q8"
+    config: Config | None = None
+
+
+def parts(file: GgufFile, form: str = "q8") -> list[Part]:
+    """Every tensor for itself: matrices in ``form``, all others in float32."""
+    return [
+        Part(info.name, (info.name,), form if weights.is_matrix(info) else "f32")
+        for info in file.tensors.values()
+    ]
+
+
+def kept_bytes(file: GgufFile, part: Part) -> int:
+    """Bytes that a part takes on a device. Raises MissingTensor."""
+    infos = [file.tensor(name) for name in part.tensors]
+    if part.form == "q8":
+        return q8_bytes(sum(info.shape[0] for info in infos), infos[0].shape[-1])
+    return 4 * sum(info.size for info in infos)
+
+
+def load(
+    file: GgufFile, device: Device, wanted: Iterable[Part], workers: int = WORKERS
+) -> dict[str, Any]:
+    """The parts as buffers of ``device``, by name.
+
+    Shows a bar on a terminal if it takes longer than a second. Raises ModelError, OutOfMemory.
+    """
+    sized = sorted(((kept_bytes(file, part), part) for part in wanted), key=lambda x: -x[0])
+    _check_room(device, sum(size for size, _ in sized))
+    buffers: dict[str, Any] = {}
+    done = 0
+    with (
+        Progress(_whole(sized), "loading MB", delay=SHOW_AFTER) as progress,
+        ThreadPoolExecutor(workers, "ferro-load") as pool,
+    ):
+        futures = {pool.submit(put, file, device, part): (size, part) for size, part in sized}
+        try:
+            for future in as_completed(futures):
+                size, part = futures[future]
+                buffers[part.name] = future.result()
+                done += size
+                progress.step(part.name, done // MEGA - progress.done)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return buffers
+
+
+MEGA = 10**6
+
+
+def put(file: GgufFile, device: Device, part: Part) -> Any:
+    """One part as a buffer of ``device``. Raises ModelError, OutOfMemory."""
+    if part.form == "q8":
+        return device.weights(weights.q8(file, part.tensors), config=part.config)
+    return device.array(weights.f32(file, part.tensors[0]), "weights")
+
+
+def _whole(sized: Sequence[tuple[int, Part]]) -> int:
+    return sum(size for size, _ in sized) // MEGA
+
+
+def _check_room(device: Device, needed: int) -> None:
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = min(host, device.info.capabilities.get("memory", host))
+    if needed > there:
+        raise OutOfMemory(
+            f"the weights take {megabytes(needed)}, {device.name} has {megabytes(there)}"
+        )
