@@ -117,7 +117,7 @@ class Dialect:
             s=args[0].dtype.name,
             n=n,
             T=self.ctype(t, wide),
-            signed=_SIGNED[t.size],
+            signed="int" if t.name == "bool" else _SIGNED[t.size],
             args=codes,
             function=self.function_name(op.attrs.get("function", ""), wide),
             positive=len(args) > 1 and _is_positive(args[1].code),

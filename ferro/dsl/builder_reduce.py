@@ -11,6 +11,7 @@ from ferro.dsl.ir import Value
 from ferro.dsl.types import ARITHMETIC, TileType, f32, i8, i32
 
 PARTIALS = 32
+WORD = 4
 LONGEST_SUM = 4096
 
 # Below this a block's scale (amax / 127) would be subnormal.
@@ -90,7 +91,7 @@ class Reductions(Memory):
         return self.emit1("finish", [state], state.type.with_shape(state.shape[:-1]))
 
     def dot_i8(self, a: Value, b: Value) -> Value:
-        """i8[M, K] x i8[K, N] -> i32[M, N]."""
+        """i8[M, K] x i8[K, N] -> i32[M, N]; K is a multiple of 4."""
         if a.dtype is not i8 or b.dtype is not i8:
             self.fail(
                 "FER223",
@@ -98,7 +99,15 @@ class Reductions(Memory):
                 *describe([a, b]),
                 help="`tl.quantize_i8` and `tl.load_block` give i8 tiles",
             )
-        return self.emit1("dot_i8", [a, b], TileType(i32, self._product("tl.dot_i8", a, b)))
+        shape = self._product("tl.dot_i8", a, b)
+        if a.shape[1] % WORD:
+            self.fail(
+                "FER226",
+                f"`tl.dot_i8` along an extent of {a.shape[1]}",
+                *describe([a, b]),
+                help="int8 values are multiplied four at a time: pad with zeros to a multiple of 4",
+            )
+        return self.emit1("dot_i8", [a, b], TileType(i32, shape))
 
     def dot(self, a: Value, b: Value, acc: Value | None = None) -> Value:
         """f32[M, K] x f32[K, N] + acc -> f32[M, N], one fma per k, ascending."""

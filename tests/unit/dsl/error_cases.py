@@ -88,6 +88,7 @@ BODIES: dict[str, str] = {
     "run_time_arange": "z = tl.arange(0, K)",
     "empty_arange": "z = tl.arange(4, 4)",
     "dot_shapes": "z = tl.dot(tl.zeros([4, 32]), tl.zeros([16, 8]))",
+    "dot_i8_extent": "a = tl.zeros([4, 6], tl.i8)\nz = tl.dot_i8(a, tl.zeros([6, 16], tl.i8))",
     "dot_i8_of_floats": "z = tl.dot_i8(v[None, :], v[:, None])",
     "accumulate_extent": "z = tl.accumulate(tl.partials(), tl.zeros([48]))",
     "accumulate_state": "z = tl.accumulate(tl.partials(), tl.zeros([4, 64]))",
