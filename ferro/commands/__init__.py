@@ -11,6 +11,7 @@ COMMANDS: dict[str, str] = {
     "kernels": "list, show, run and bench kernels",
     "autotune": "find the fastest schedule of kernels on a device",
     "inspect": "what a model file holds, what it costs in memory, whether it runs",
+    "tokenize": "token ids of a text, by the vocabulary of a model file",
     "cache": "list, remove and explain compiled programs",
     "demo": "run the main kernels here and compare every bit with the interpreter",
 }
