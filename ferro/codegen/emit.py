@@ -75,6 +75,7 @@ class Emitter:
         self.extents: dict[str, tuple[Poly, ...]] = {}
         self.q8: dict[str, tuple[str, str, str]] = {}
         self.locals: list[str] = []
+        self.scratch: dict[DType, str] = {}  # local arrays for values on their way between lanes
         self.borrowed: set[Value] = set()  # values in the array of another one that is still read
         self.shared_buffers = read_and_written(kernel)
         self.functions = functions
@@ -175,7 +176,7 @@ class Emitter:
         return array.name + "".join(f"[{i}]" for i in used)
 
     def in_place(self, result: Value, old: Value) -> Array:
-        """An array for ``result`` that holds ``old``: the one of ``old`` if nothing else reads it."""
+        """An array for ``result`` that holds ``old``: its own one if it is read only here."""
         array = self.arrays.get(old)
         if array is not None and self.plan.read_once(old) and old not in self.borrowed:
             return Array(array.name, array.lane, array.registers, Lines())
@@ -251,7 +252,9 @@ class Emitter:
         if op.name == "const":
             return self.scalar(value)
         if op.name in VIEWS:
-            return self.pull(*view_index(op, value, (), None, self.lanes))
+            source = view_index(op, value, (), None, self.lanes)
+            assert source is not None, "a scalar has no lanes to move"
+            return self.pull(*source)
         key = (value, (), None)
         for known in reversed(self._memo):
             if key in known:
@@ -445,6 +448,6 @@ def _is_atom(code: str) -> bool:
     return len(code) < 12 and code.replace("_", "").replace(".", "").isalnum()
 
 
-# Filled by the emit_* modules: operations with statements, and expressions with a rule of their own.
+# Filled by the emit_* modules: operations with statements, expressions with a rule of their own.
 EMITS: dict[str, Callable[[Emitter, Op], None]] = {}
 PULLS: dict[str, Callable[[Emitter, Op, Value, Index, int | None], Ex]] = {}

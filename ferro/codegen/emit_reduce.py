@@ -105,29 +105,30 @@ def tree(
         step //= 2
     if not on_lanes:
         return Ex(live[0], dtype, wide)
-    name = e.names.fresh("r")
-    context = {"name": name, "x": live[0], "S": e.dialect.ctype(dtype)}
+    halves = [width >> i for i in range(1, width.bit_length())]
+    names = {half: e.names.fresh("r") for half in halves}
+    context = {"names": names, "x": live[0], "S": e.dialect.ctype(dtype)}
 
     def step_of(a: str, b: str, n: str) -> str:
         return combine(e, kind, dtype, a, b, n)
 
     if has_sub_group(e.dialect.target):
-        halves = [width >> i for i in range(1, width.bit_length())]
-        text = e.template("sub_group_reduce", halves=halves, combine=step_of, **context)
+        text = e.template("sub_group_reduce", combine=step_of, **context)
     else:
         local = local_scratch(e, dtype)
         text = e.template("lane_reduce", local=local, combine=step_of, **context)
     e.line(text)
-    return Ex(name, dtype, False)
+    return Ex(names[1], dtype, False)
 
 
 def local_scratch(e: Emitter, dtype: DType) -> str:
     """The local array for reductions over work-items, declared on first use."""
-    name = f"lanes_{dtype.name}"
-    line = f"__local {e.dialect.ctype(dtype)} {name}[{e.lanes}];"
-    if e.dialect.kind == "simt" and line not in e.locals:
-        e.locals.append(line)
-    return name
+    if e.dialect.kind == "simd":
+        return ""
+    if dtype not in e.scratch:
+        name = e.scratch[dtype] = e.names.fresh(f"lanes_{dtype.name}")
+        e.locals.append(f"__local {e.dialect.ctype(dtype)} {name}[{e.lanes}];")
+    return e.scratch[dtype]
 
 
 def reduce_axis(

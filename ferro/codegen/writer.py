@@ -84,9 +84,12 @@ _RESERVED = frozenset(
     convert as_int as_float fma mad abs rint floor ceil round trunc exp log sqrt rsqrt sin cos tan
     tanh erf pow fabs fmin fmax uint uchar ushort ulong size_t event_t image sampler pipe vload
     vstore barrier isnan isinf read_only write_only read_write generic lane sum main printf
-    INFINITY NAN UNROLL""".split()
+    INFINITY NAN UNROLL IOTA""".split()
 )
-_VECTOR = re.compile(r"^(char|uchar|short|ushort|int|uint|long|float|double|half)\d+$")
+_TAKEN = re.compile(
+    r"ferro_|(as|convert|get|atomic|native|half|intel|sub_group|work_group|dot|vload|vstore|cl|CL)_"
+    r"|v(load|store)\d+$|(char|uchar|short|ushort|int|uint|long|ulong|float|double|half)\d+(_u)?$"
+)
 
 
 class Namer:
@@ -97,7 +100,7 @@ class Namer:
 
     def fresh(self, wanted: str) -> str:
         base = re.sub(r"\W", "_", wanted).strip("_") or "t"
-        if base in _RESERVED or _VECTOR.match(base) or base[0].isdigit():
+        if base in _RESERVED or _TAKEN.match(base) or base[0].isdigit():
             base = f"v_{base}"
         count = self._used.get(base, 0)
         self._used[base] = count + 1
