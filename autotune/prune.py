@@ -52,7 +52,7 @@ def _tile_too_large(config: Config, problem: Problem) -> str:
         if smaller >= largest:
             return f"tile too large: {name}={value} for sizes up to {largest}"
         other = replace(config, constants={**config.constants, name: smaller})
-        if _tiles_grid(problem, config, name) and _same_grid(problem, config, other):
+        if _saves_no_program(problem, config, other):
             return f"tile too large: {name}={value} needs as many programs as {name}={smaller}"
     return ""
 
@@ -62,23 +62,13 @@ def _next_smaller(problem: Problem, name: str, value: int) -> int | None:
     return max((choice for choice in choices if choice < value), default=None)
 
 
-def _tiles_grid(problem: Problem, config: Config, name: str) -> bool:
-    """True if ``name`` decides how many programs large arguments take."""
-    value = config.constants[name]
-    return any(_mentions(extent, value) for extent in problem.kernel(config).grid)
-
-
-def _mentions(extent: ir.Extent, value: int) -> bool:
-    if extent[0] == "const":
-        return extent[1:] == (value, "schedule")
-    return extent[0] != "name" and any(_mentions(part, value) for part in extent[1:])
-
-
-def _same_grid(problem: Problem, one: Config, other: Config) -> bool:
+def _saves_no_program(problem: Problem, config: Config, smaller: Config) -> bool:
+    """True if the grid depends on what differs between the two, but has one size for both."""
     try:
-        return problem.programs(one) == problem.programs(other)
+        one, other = problem.kernel(config), problem.kernel(smaller)
     except CompileError:
         return False
+    return one.grid != other.grid and problem.programs(config) == problem.programs(smaller)
 
 
 def _group_too_large(config: Config, problem: Problem, device: Device) -> str:

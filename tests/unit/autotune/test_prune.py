@@ -40,6 +40,14 @@ def test_the_default_of_a_loop_is_kept_until_it_covers_everything() -> None:
     assert reason(64, M=1, K=10) == ""
 
 
+def test_tiles_of_a_loop_do_not_count_as_tiles_of_the_grid() -> None:
+    wanted = problem(matmul, M=16, N=16, K=640)
+    declared = matmul.schedule["BK"].choices
+    for block in declared:
+        assert prune(Config({"BM": 1, "BN": 16, "BK": int(block)}), wanted, device()) == ""
+    assert 16 in declared
+
+
 def test_work_groups_that_the_device_does_not_have() -> None:
     small = device(**{"largest work-group": 8})
     config = Config({"BLOCK": 64}, lanes=32)
