@@ -19,6 +19,9 @@ from ferro.models.pretokenise import PRE_TOKENISERS, PreTokeniser
 from ferro.models.spm import Spm
 from ferro.models.vocabulary import PREFIX, BadVocabulary, Kind, Vocabulary
 
+# Lengths of special tokens that start alike: each is looked for wherever one may start.
+MOST_LENGTHS = 256
+
 
 class Encoder(Protocol):
     """Ids of a text in which there are no special tokens."""
@@ -109,6 +112,9 @@ class Specials:
         lengths: dict[str, set[int]] = {}
         for text in self._ids:
             lengths.setdefault(text[0], set()).add(len(text))
+        most = max(map(len, lengths.values()), default=0)
+        if most > MOST_LENGTHS:
+            raise vocabulary.wrong(f"special tokens of {most} lengths (at most {MOST_LENGTHS})")
         self._lengths = {first: sorted(found) for first, found in lengths.items()}
         firsts = "".join(map(re.escape, sorted(lengths)))
         self._start = re.compile(f"[{firsts}]" if firsts else "(?!)")
