@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
         "--context",
         type=int,
         metavar="N",
-        help=f"tokens that the KV cache is for (default {CONTEXT}, or fewer if the model takes fewer)",
+        help=f"tokens of the KV cache (default {CONTEXT}, or what the model takes)",
     )
     parser.epilog = "exit code: 0 if Ferro can run the model, else 2"
 
@@ -138,4 +138,4 @@ def _short(value: Any, longest: int = 72) -> str:
 
 
 def _mb(size: int) -> str:
-    return f"{size / 1e6:.1f}"
+    return f"{size / 1e6:.{1 if size >= 10**7 else 3}f}"

@@ -83,19 +83,17 @@ def vectors(block: str, size: int, *names: str) -> Iterator[Expected]:
     return (Expected(f"{block}{name}.weight", (size,)) for name in names)
 
 
-def attention(
-    file: GgufFile, block: str, width: int, layer: Layer, biases: bool = False
-) -> Iterator[Expected]:
-    """Products of an attention block; that of queries, keys and values may be one."""
+def attention(file: GgufFile, block: str, width: int, layer: Layer) -> Iterator[Expected]:
+    """Products of an attention block; those of queries, keys and values may be one."""
     q, kv = layer.q_width, layer.kv_width
     parts = {"attn_q": q, "attn_k": kv, "attn_v": kv}
     if f"{block}attn_qkv.weight" in file.tensors:
         parts = {"attn_qkv": q + 2 * kv}
     for name, rows in parts.items():
         yield Expected(f"{block}{name}.weight", (rows, width))
-        yield Expected(f"{block}{name}.bias", (rows,), needed=biases)
+        yield Expected(f"{block}{name}.bias", (rows,), needed=False)
     yield Expected(f"{block}attn_output.weight", (width, q))
-    yield Expected(f"{block}attn_output.bias", (width,), needed=biases)
+    yield Expected(f"{block}attn_output.bias", (width,), needed=False)
 
 
 def gated(block: str, width: int, layer: Layer) -> Iterator[Expected]:
@@ -158,7 +156,7 @@ def lfm2_tensors(made: Hyperparameters, file: GgufFile) -> Iterator[Expected]:
     trunk = len(made.layers) - made.head_blocks
     for i, (block, layer) in enumerate(blocks(made)):
         if i >= trunk:
-            yield from decision_block(file, block, width, layer)
+            yield from decision_block(block, width, layer)
             continue
         yield from vectors(block, width, "attn_norm", "ffn_norm")
         if layer.attends:
@@ -173,16 +171,17 @@ def lfm2_tensors(made: Hyperparameters, file: GgufFile) -> Iterator[Expected]:
         yield from decision_scorer(width)
 
 
-def decision_block(file: GgufFile, block: str, width: int, layer: Layer) -> Iterator[Expected]:
+def decision_block(block: str, width: int, layer: Layer) -> Iterator[Expected]:
     """A block of a decision head: layer norms and biases, no gate."""
     for name in ("attn_norm", "ffn_norm"):
         yield Expected(f"{block}{name}.weight", (width,))
         yield Expected(f"{block}{name}.bias", (width,))
-    yield from attention(file, block, width, layer, biases=True)
-    inner = layer.feed_forward
-    for name, rows, cols in (("ffn_up", inner, width), ("ffn_down", width, inner)):
-        yield Expected(f"{block}{name}.weight", (rows, cols))
-        yield Expected(f"{block}{name}.bias", (rows,))
+    q, kv, inner = layer.q_width, layer.kv_width, layer.feed_forward
+    products = {"attn_qkv": (q + 2 * kv, width), "attn_output": (width, q)}
+    products |= {"ffn_up": (inner, width), "ffn_down": (width, inner)}
+    for name, shape in products.items():
+        yield Expected(f"{block}{name}.weight", shape)
+        yield Expected(f"{block}{name}.bias", shape[:1])
 
 
 def decision_scorer(width: int) -> Iterator[Expected]:

@@ -17,6 +17,8 @@ from ferro.models.errors import CutShort, Damaged
 
 # The largest vocabulary known has 262,144 tokens and 514,906 merges.
 MOST_TEXTS = 1 << 24
+# Its header takes 16 MB. A hollow file costs its maker nothing, so its length bounds nothing.
+LONGEST_HEADER = 1 << 28
 LONGEST_NAME = 65535
 LENGTH = struct.Struct("<Q")
 
@@ -59,21 +61,19 @@ class Cursor:
 
     def __init__(self, path: str, data: mmap.mmap) -> None:
         self.path, self.data = path, data
-        self.at = 0
+        self.at, self.end = 0, min(len(data), LONGEST_HEADER)
         self._texts = 0
 
     @property
     def left(self) -> int:
-        """Bytes between here and the end of the file."""
-        return len(self.data) - self.at
+        """Bytes between here and the end of the file, or of the longest header."""
+        return self.end - self.at
 
     def number(self, form: str, what: str) -> Any:
         """One number in the ``struct`` format ``form``."""
         size = struct.calcsize(form)
         if size > self.left:
-            raise CutShort(
-                self.path, f"cut short: the file ends at byte {len(self.data)}, inside {what}"
-            )
+            raise CutShort(self.path, f"cut short: it ends at byte {self.end}, inside {what}")
         (value,) = struct.unpack_from(form, self.data, self.at)
         self.at += size
         return value
@@ -89,7 +89,7 @@ class Cursor:
 
     def text(self, what: str) -> str:
         """A text of any length. Bytes that are no UTF-8 become lone surrogates."""
-        size = self.count(1, len(self.data), f"bytes of {what}")
+        size = self.count(1, self.end, f"bytes of {what}")
         self.at += size
         return self.data[self.at - size : self.at].decode("utf-8", "surrogateescape")
 
@@ -112,26 +112,25 @@ class Cursor:
         count = self.count(LENGTH.size, MOST_TEXTS - self._texts, f"texts of {what}")
         self._texts += count
         starts = np.empty(count, np.int64)
-        at, end, data = self.at, len(self.data) - LENGTH.size, self.data
+        at, end, data = self.at, self.end - LENGTH.size, self.data
         for i in range(count):
             if at > end:
                 raise self._past(f"text {i} of {count} of {what}")
             starts[i] = at
             at += LENGTH.size + LENGTH.unpack_from(data, at)[0]
-        if at > len(data):
+        if at > self.end:
             raise self._past(f"text {count - 1} of {count} of {what}")
         self.at = at
         return Texts(data, starts)
 
     def numbers(self, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
         """A count and as many numbers, as a read-only view of the file."""
-        count = self.count(dtype.itemsize, len(self.data), f"elements of {what}")
+        count = self.count(dtype.itemsize, self.end, f"elements of {what}")
         found = np.frombuffer(self.data, dtype, count, self.at) if count else np.empty(0, dtype)
         self.at += found.nbytes
         return found
 
     def _past(self, what: str) -> Damaged:
-        size = len(self.data)
         return Damaged(
-            self.path, f"cut short or damaged: {what} would end after the file, at {size} bytes"
+            self.path, f"cut short or damaged: {what} would end after byte {self.end}, the last"
         )

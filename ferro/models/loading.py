@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ferro.codegen.layouts import q8_bytes
-from ferro.codegen.program import Config
+from ferro.codegen.program import Config, Target
 from ferro.models import weights
 from ferro.models.gguf import GgufFile
 from ferro.report import Progress
@@ -18,6 +18,7 @@ from ferro.runtime.errors import OutOfMemory
 from ferro.runtime.memory import megabytes
 
 FORMS = ("q8", "f32")
+MEGA = 10**6
 WORKERS = 2
 SHOW_AFTER = 1.0  # seconds
 
@@ -53,9 +54,10 @@ def kept_bytes(file: GgufFile, part: Part) -> int:
 
 
 def load(
-    file: GgufFile, device: Device, wanted: Iterable[Part], workers: int = WORKERS
+    file: GgufFile, device: Device, wanted: Iterable[Part], target: Target | None = None
 ) -> dict[str, Any]:
-    """The parts as buffers of ``device``, by name.
+    """The parts as buffers of ``device``, by name, matrices laid out for ``target`` (default: the
+    device's own).
 
     Shows a bar on a terminal if it takes longer than a second. Raises ModelError, OutOfMemory.
     """
@@ -65,9 +67,9 @@ def load(
     done = 0
     with (
         Progress(_whole(sized), "loading MB", delay=SHOW_AFTER) as progress,
-        ThreadPoolExecutor(workers, "ferro-load") as pool,
+        ThreadPoolExecutor(WORKERS, "ferro-load") as pool,
     ):
-        futures = {pool.submit(put, file, device, part): (size, part) for size, part in sized}
+        futures = {pool.submit(put, file, device, p, target): (size, p) for size, p in sized}
         try:
             for future in as_completed(futures):
                 size, part = futures[future]
@@ -79,13 +81,11 @@ def load(
     return buffers
 
 
-MEGA = 10**6
-
-
-def put(file: GgufFile, device: Device, part: Part) -> Any:
+def put(file: GgufFile, device: Device, part: Part, target: Target | None = None) -> Any:
     """One part as a buffer of ``device``. Raises ModelError, OutOfMemory."""
     if part.form == "q8":
-        return device.weights(weights.q8(file, part.tensors), config=part.config)
+        matrix = weights.q8(file, part.tensors)
+        return device.weights(matrix, target=target, config=part.config)
     return device.array(weights.f32(file, part.tensors[0]), "weights")
 
 

@@ -53,6 +53,13 @@ def test_progress_on_a_terminal() -> None:
     assert text.endswith("\r\x1b[K")
 
 
+def test_progress_holds_back_what_is_quick() -> None:
+    stream = Terminal()
+    with Progress(2, "load", stream, delay=60.0) as progress:
+        progress.step()
+    assert "load" not in stream.getvalue()
+
+
 def test_progress_is_silent_elsewhere() -> None:
     stream = io.StringIO()
     with Progress(2, "tune", stream) as progress:

@@ -38,6 +38,14 @@ def test_q8_rounds_ties_away_from_zero():
     assert Q8.quantize(x).q[0, :4].tolist() == [127, 3, -3, 1]
 
 
+@pytest.mark.parametrize("half", [0.5, 1.5, 2.5, 63.5, 126.5])
+def test_q8_rounds_down_just_below_a_half(half: float):
+    x = np.zeros((1, 32), F)
+    x[0, 0], x[0, 1] = 127, np.nextafter(F(half), F(0))
+    assert Q8.quantize(x).q[0, :2].tolist() == [127, math.floor(half)]
+    assert Q8.quantize(-x).q[0, :2].tolist() == [-127, -math.floor(half)]
+
+
 def test_q8_of_zeros_and_of_values_too_small_for_a_scale():
     assert not Q8.quantize(np.zeros((2, 64), F)).q.any()
     tiny = Q8.quantize(np.full((1, 32), 1e-44, F))
