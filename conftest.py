@@ -1,9 +1,11 @@
-"""Hypothesis profiles: `ci` draws the same few examples on every run, `full` draws many."""
+"""One program cache for all tests of a clone, and hypothesis profiles: `ci` draws the same few
+examples on every run, `full` draws many."""
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -16,3 +18,9 @@ settings.register_profile(
 )
 settings.register_profile("full", parent=settings.get_profile("ci"), max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Programs and probes are kept beside pytest's own cache, not among the user's."""
+    if (cache := getattr(config, "cache", None)) is not None:
+        os.environ.setdefault("FERRO_CACHE_DIR", str(cache.mkdir("ferro")))

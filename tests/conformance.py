@@ -140,7 +140,7 @@ def _interpreted(
     return arguments
 
 
-def _compare(
+def compare(
     case: Case,
     run: Callable[..., None],
     sizes: Sizes,
@@ -148,6 +148,7 @@ def _compare(
     wild: bool,
     config: Config | None = None,
 ) -> None:
+    """Holds what ``run`` makes of a case to the interpreter's bits."""
     key = tuple(sorted(sizes.items()))
     want = _interpreted(case, key, seed, wild)
     got = case.arguments(Draw(seed, wild), **sizes)
@@ -200,11 +201,15 @@ def _assert_close_a8(got: A8, want: tuple[Any, Any], where: str) -> None:
 def conformance(case: Case, schedules: Sequence[Config] | None = ()) -> type:
     """The test class of one case. ``schedules`` are tried besides the choices of its schedule
     constexprs; None leaves schedules to another case of the same kernel."""
+    tested = case
     drawn = st.fixed_dictionaries(dict(case.sizes))
     seeds = st.integers(0, 2**16)
     wild = st.booleans() if case.wild else st.just(False)
+    configs = () if schedules is None else (*schedules, *case.choices())
 
     class Tests:
+        case = tested
+
         @_profile
         @given(sizes=drawn, seed=seeds)
         def test_reference(self, sizes: Sizes, seed: int) -> None:
@@ -222,26 +227,26 @@ def conformance(case: Case, schedules: Sequence[Config] | None = ()) -> type:
             def shuffled(kernel: KernelDefinition, config: Any, **arguments: Any) -> None:
                 device.run(kernel, config, order="one_by_one", seed=seed, **arguments)
 
-            _compare(case, shuffled, sizes, seed, wild)
+            compare(case, shuffled, sizes, seed, wild)
 
         @pytest.mark.device
         @_profile
         @given(sizes=drawn, seed=seeds, wild=wild)
         def test_bits(self, stack: Stack, sizes: Sizes, seed: int, wild: bool) -> None:
             if stack.endless or case.short(sizes):
-                _compare(case, stack, sizes, seed, wild and stack.exact)
+                compare(case, stack, sizes, seed, wild and stack.exact)
 
         @pytest.mark.device
         def test_bits_always(self, stack: Stack) -> None:
             for sizes in case.fixed:
                 if stack.endless or case.short(sizes):
-                    _compare(case, stack, sizes, 1, False)
+                    compare(case, stack, sizes, 1, False)
 
-        if schedules is not None:
+        if configs:
 
             @pytest.mark.device
-            def test_schedules(self, quick_stack: Stack) -> None:
-                for config in (*schedules, *case.choices()):
-                    _compare(case, quick_stack, case.always[0], 2, case.wild, config)
+            def test_schedules(self, tuned_stack: Stack) -> None:
+                for config in tuned_stack.share(configs):
+                    compare(case, tuned_stack, case.always[0], 2, case.wild, config)
 
     return Tests

@@ -7,6 +7,7 @@ A stack is a device and a way to lower: ``stack(kernel, config=..., **arguments)
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,6 +42,10 @@ class Stack:
     def endless(self) -> bool:
         return not self.name.startswith("rusticl")
 
+    def share(self, configs: Sequence[Config]) -> Sequence[Config]:
+        """The configs that a short run has time for: PoCL's compiler gets the first only."""
+        return configs if FULL or self.name.startswith("intel") else configs[:1]
+
     def __call__(self, kernel: Any, config: Config | None = None, **arguments: Any) -> None:
         self.device.run(kernel, config, self.target, **arguments)
 
@@ -66,10 +71,16 @@ def stack(request: pytest.FixtureRequest) -> Stack:
     return _opened(request.param)
 
 
+@pytest.fixture(params=[name for name in _CHOSEN if FULL or not name.startswith("rusticl")])
+def tuned_stack(request: pytest.FixtureRequest) -> Stack:
+    """The stacks that build further schedules: in a short run not llvmpipe."""
+    return _opened(request.param)
+
+
 _QUICK = [name for name in _CHOSEN if name.startswith("intel")]
 
 
 @pytest.fixture(params=_CHOSEN if FULL or not _QUICK else _QUICK)
 def quick_stack(request: pytest.FixtureRequest) -> Stack:
-    """The stacks that build all schedules: in a short run those with a quick compiler."""
+    """In a short run the stacks with a quick compiler."""
     return _opened(request.param)

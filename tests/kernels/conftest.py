@@ -1,3 +1,3 @@
-from tests.stacks import quick_stack, stack
+from tests.stacks import quick_stack, stack, tuned_stack
 
-__all__ = ["quick_stack", "stack"]
+__all__ = ["quick_stack", "stack", "tuned_stack"]
