@@ -1,0 +1,144 @@
+"""Runs a chat template in a process of its own, which is ended when it takes too long.
+
+A template can ask for any amount of time and memory; only the end of its process stops all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ferro.models.template_traits import Traits
+
+WORKER = "ferro.models.template_worker"
+SECONDS = 5.0  # for a request
+START_SECONDS = 60.0  # for a Python that starts on a slow or busy machine
+MOST_BYTES = 1 << 26  # of an answer
+DIED = "the chat template's process died; the template may have taken too much memory"
+
+
+class TemplateError(Exception):
+    """A chat template that cannot be used, or that refused a conversation: the user's to solve."""
+
+    exit_code = 2
+
+
+class Renderer:
+    """One template. Starts its process at once and again after it was ended; threads take turns."""
+
+    def __init__(self, source: str, seconds: float = SECONDS) -> None:
+        """``seconds`` is the most that a request may take."""
+        self._source, self._seconds = source, seconds
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = _Worker()
+        self._traits: Traits | None = None
+
+    @property
+    def traits(self) -> Traits:
+        """What the template can take. Raises TemplateError if it cannot be read."""
+        with self._lock:
+            if self._traits is None:
+                self._opened()
+            assert self._traits is not None
+            return self._traits
+
+    def render(self, variables: Mapping[str, Any], now: float | None = None) -> str:
+        """The template's text with ``variables``, which must fit in JSON; ``now`` is the time that
+        it may ask for. Raises TemplateError with the template's own message, or with what the
+        matter is."""
+        with self._lock:
+            worker = self._opened()
+            answer = self._ask(worker, {"variables": variables, "now": now})
+        if "failed" in answer:
+            raise TemplateError(answer["failed"])
+        text = answer.get("text")
+        if not isinstance(text, str):
+            raise TemplateError("the chat template's process gave no text")
+        return text
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            if self._worker is not None:
+                self._worker.close()
+                self._worker = None
+
+    def _opened(self) -> _Worker:
+        """The process, with the template read."""
+        worker = self._worker = self._worker or _Worker()
+        if not worker.ready:
+            self._answer(worker, START_SECONDS)
+            told = self._ask(worker, {"source": self._source})
+            if "bad" in told:
+                raise self._lost(f"the chat template cannot be read: {told['bad']}")
+            self._traits = Traits(**told["traits"])
+            worker.ready = True
+        return worker
+
+    def _ask(self, worker: _Worker, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            data = json.dumps(request).encode()
+        except (TypeError, ValueError) as error:
+            raise TemplateError(f"variables of a template must fit in JSON: {error}") from None
+        try:
+            worker.channel.send_bytes(data)
+        except OSError:
+            raise self._lost(DIED) from None
+        return self._answer(worker, self._seconds)
+
+    def _answer(self, worker: _Worker, seconds: float) -> dict[str, Any]:
+        try:
+            if not worker.channel.poll(seconds):
+                raise self._lost(f"the chat template took over {seconds:g} s and was ended")
+            answer = json.loads(worker.channel.recv_bytes(MOST_BYTES))
+        except (EOFError, OSError, ValueError):
+            raise self._lost(DIED) from None
+        return answer if isinstance(answer, dict) else {}
+
+    def _lost(self, reason: str) -> TemplateError:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+        return TemplateError(reason)
+
+
+class _Worker:
+    """The process and the channel to it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", WORKER, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+            )
+        self.channel = Connection(ours.detach())
+        self.ready = False
+        self.close = weakref.finalize(self, _end, process, self.channel)
+
+
+def _end(process: subprocess.Popen[bytes], channel: Connection) -> None:
+    channel.close()
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+
+
+def _environment() -> dict[str, str]:
+    """What the process needs to start, to import what we have imported and to tell the time."""
+    names = ("TZ", "PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
