@@ -54,15 +54,15 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
 def resolve(target: Target, config: Config) -> Target:
     """``target`` with the lanes and the dot lowering that ``config`` asks for.
 
-    A lowering that needs another number of lanes falls back to plain C. Raises ConfigError if the
-    lanes are not possible.
+    A lowering that needs another number of lanes, or an LLVM intrinsic where none can be declared,
+    falls back to plain C. Raises ConfigError if the lanes are not possible.
     """
     lanes = config.lanes or target.lanes
     dot = config.dot or target.dot
     if lanes not in (2, 4, 8, 16, 32) or (lanes == 32 and target.kind == "simd"):
         raise ConfigError(f"lanes={lanes}: expected 2, 4, 8, 16 or (simt) 32")
     needs = {"vnni512": 16, "vnni256": 8, "avx2": 8}.get(dot)
-    if needs is not None and (target.kind != "simd" or lanes != needs):
+    if needs is not None and (target.kind != "simd" or lanes != needs or not target.abi):
         dot = "emulated"
     features = target.features
     if not subgroup.possible(target.kind, lanes):
