@@ -57,6 +57,15 @@ class Dialect:
         """The C type of a register value (bools and f16 as described above)."""
         return _C[dtype.name] + self.suffix(wide)
 
+    def register_type(self, dtype: DType, wide: bool) -> str:
+        """The C type of an element of a kept tile.
+
+        Work-items keep narrow integers as ``int``: Intel's vectoriser mixes up private arrays of
+        bytes.
+        """
+        narrow = wide and self.kind == "simt" and dtype.size < 4 and dtype.name != "bool"
+        return "int" if narrow else self.ctype(dtype, wide)
+
     def widen(self, ex: Ex) -> str:
         """The expression as a wide operand."""
         if ex.wide or self.kind == "simt":

@@ -162,7 +162,7 @@ class Emitter:
         registers = self.registers(value.shape, lane)
         name = self.names.fresh(wanted or value.name or "t")
         dims = "".join(f"[{n}]" for n in registers if n > 1)
-        self.line(f"{self.dialect.ctype(value.dtype, lane is not None)} {name}{dims};")
+        self.line(f"{self.dialect.register_type(value.dtype, lane is not None)} {name}{dims};")
         return Array(name, lane, registers, Lines())
 
     def keep(self, value: Value, array: Array) -> None:
@@ -271,7 +271,11 @@ class Emitter:
     def _pull_array(self, value: Value, index: Index, lane: int | None) -> Ex:
         array = self.arrays[value]
         if array.lane == lane:
-            return Ex(self.element(array, index), value.dtype, lane is not None)
+            code, wide = self.element(array, index), lane is not None
+            ctype = self.dialect.ctype(value.dtype, wide)
+            if ctype != self.dialect.register_type(value.dtype, wide):
+                code = f"(({ctype}){code})"
+            return Ex(code, value.dtype, wide)
         shared = broadcast(self, value, array, index) if lane is None else None
         return shared or self.read_memory(value, index, lane)
 
