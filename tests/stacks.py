@@ -71,9 +71,12 @@ def stack(request: pytest.FixtureRequest) -> Stack:
     return _opened(request.param)
 
 
-@pytest.fixture(params=[name for name in _CHOSEN if FULL or not name.startswith("rusticl")])
+_SLOW = ("pocl-simt", "rusticl-simt")
+
+
+@pytest.fixture(params=[name for name in _CHOSEN if FULL or name not in _SLOW] or _CHOSEN)
 def tuned_stack(request: pytest.FixtureRequest) -> Stack:
-    """The stacks that build further schedules: in a short run not llvmpipe."""
+    """The stacks that build further schedules: in a short run those for which there is time."""
     return _opened(request.param)
 
 
