@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import __future__
-
 import re
 import shlex
 from collections.abc import Iterator
@@ -40,8 +38,7 @@ def run(name: str, folder: Path, **names: Any) -> dict[str, Any]:
     for number, text in enumerate(blocks(name, "python")):
         file = folder / f"block_{number}.py"
         file.write_text(text)
-        flags = __future__.annotations.compiler_flag
-        exec(compile(text, str(file), "exec", flags, dont_inherit=True), space)
+        exec(compile(text, str(file), "exec", annotations.compiler_flag), space)
     return space
 
 
@@ -161,8 +158,11 @@ def test_every_kind_of_parameter_and_dtype_is_described() -> None:
 
 
 def test_every_error_has_its_line() -> None:
-    sources = [p for p in (ROOT / "ferro").rglob("*.py")]
-    raised = {c for p in sources for c in re.findall(r'"(FER\d{3})"', p.read_text())}
+    raised = {
+        c
+        for p in (ROOT / "ferro").rglob("*.py")
+        for c in re.findall(r'"(FER\d{3})"', p.read_text())
+    }
     listed = re.findall(r"^\| (FER\d{3}) \|", read("docs/errors.md"), re.M)
     assert listed == sorted(raised)
 
