@@ -15,7 +15,8 @@ from autotune.candidates import Candidate
 from autotune.messages import Check, Checked, Job, Time
 
 WORKER = "autotune.worker"
-PATIENCE = 5.0
+PATIENCE = 5.0  # seconds for a killed process to be gone
+START = 120.0  # seconds for a process to load what it needs and open the device
 
 
 class Lost(Exception):
@@ -67,7 +68,7 @@ class Child:
 
     def _ask(self, request: Check | Time) -> Any:
         channel = self._channel or self._start()
-        return self._exchange(channel, request)
+        return self._exchange(channel, request, self.timeout)
 
     def _start(self) -> Connection:
         ours, theirs = socket.socketpair()
@@ -83,15 +84,15 @@ class Child:
                 env=_environment(),
             )
         self._channel = Connection(ours.detach())
-        self._exchange(self._channel, self.job)
+        self._exchange(self._channel, self.job, START)
         return self._channel
 
-    def _exchange(self, channel: Connection, message: object) -> Any:
+    def _exchange(self, channel: Connection, message: object, timeout: float) -> Any:
         try:
             channel.send(message)
-            if channel.poll(self.timeout):
+            if answered(channel, timeout):
                 return channel.recv()
-            reason = f"no answer within {self.timeout:g} s"
+            reason = f"no answer within {timeout:g} s"
         except (EOFError, OSError):
             reason = self._last_words()
         self.close()
@@ -107,6 +108,18 @@ class Child:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"{status}: {lines[-1].strip()[:200]}" if lines else status
+
+
+def answered(channel: Connection, timeout: float) -> bool:
+    """True as soon as there is an answer, False after ``timeout`` seconds.
+
+    Waits a second at a time: whoever stops parent and child (Ctrl-Z) takes one of them, not all.
+    """
+    while timeout > 0:
+        if channel.poll(min(timeout, 1.0)):
+            return True
+        timeout -= 1.0
+    return False
 
 
 def _environment() -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autotune.candidates import Candidate
-from autotune.child import Child, Lost
+from autotune.child import Child, Lost, answered
 from autotune.messages import Checked, Job
 from ferro.codegen.program import Config
 from tests.unit.autotune.support import SIMD, double
@@ -65,6 +65,20 @@ def test_a_child_that_hangs_is_killed(behave: Any) -> None:
         with pytest.raises(ProcessLookupError):
             os.kill(process.pid, 0)
         assert one.check(candidate(64)) == Checked({"y": 0})
+
+
+def test_a_pause_of_both_is_no_hang() -> None:
+    class Stopped:
+        """A channel whose process was stopped for an hour, as was ours."""
+
+        waits = 0
+
+        def poll(self, timeout: float) -> bool:
+            self.waits += 1
+            return self.waits == 3
+
+    assert answered(Stopped(), 5.0)  # type: ignore[arg-type]
+    assert not answered(Stopped(), 2.0)  # type: ignore[arg-type]
 
 
 def test_closing_ends_the_process(behave: Any) -> None:
