@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ferro.codegen.footprint import local_memory
-from ferro.codegen.program import Entry, Program
+from ferro.codegen.program import Entry, Program, Target
 from ferro.runtime.errors import BuildError, LimitError
+from ferro.runtime.listing import DeviceInfo
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -43,6 +44,16 @@ class Built:
 
         device = self.compiled.get_info(cl.program_info.DEVICES)[0]
         return build_log(self.compiled, device)
+
+
+def device_options(info: DeviceInfo, target: Target) -> tuple[str, ...]:
+    """Build options that a device's compiler needs besides a program's own.
+
+    Private arrays are registers on a GPU only: elsewhere unrolling them costs the compiler
+    minutes. llvmpipe leaves long loops early, so its loops stay short.
+    """
+    cpu = info.kind == "cpu" and info.alias not in ("rusticl", "clover")
+    return ("-DUNROLL=",) if cpu and target.kind == "simt" else ()
 
 
 def from_source(

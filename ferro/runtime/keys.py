@@ -7,6 +7,7 @@ import json
 from ferro import codegen
 from ferro.codegen.program import Config, Target
 from ferro.dsl import canonical, ir
+from ferro.runtime.building import device_options
 from ferro.runtime.listing import DeviceInfo, host_processor
 from ferro.runtime.programs import config_to_json, target_to_json
 
@@ -21,6 +22,7 @@ def key_parts(
         "templates": codegen.template_hash(),
         "target": json.dumps(target_to_json(target)),
         "config": json.dumps(config_to_json(config)),
+        "options": " ".join(device_options(info, target)),
         "platform": f"{info.platform} {info.version}",
         "device": info.name,
         "driver": info.driver,

@@ -109,10 +109,7 @@ class OpenCLDevice(Device):
         """Compile a program without looking at any cache. Raises BuildError."""
         facts = self.info.capabilities
         building.check_limits(program, facts["largest work-group"], facts["local memory"])
-        # Private arrays are registers on a GPU only: elsewhere unrolling them costs the compiler
-        # minutes. llvmpipe leaves long loops early, so its loops stay short.
-        cpu = self.info.kind == "cpu" and self.info.alias not in ("rusticl", "clover")
-        further = ("-DUNROLL=",) if cpu and program.target.kind == "simt" else ()
+        further = building.device_options(self.info, program.target)
         return building.from_source(self.context, self.raw, program, further)
 
     def build_once(self, program: Program) -> building.Built:
