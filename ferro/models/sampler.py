@@ -1,7 +1,7 @@
 """From logits to a token: bias, penalties, top-k, top-p, min-p, temperature, one draw.
 
 The order is llama.cpp's. Adjustments are single IEEE operations on float32, probabilities are
-integers (``ferro.models.weights``), and the draw depends on (seed, stream, position) only, so that
+integers (``ferro.models.likelihoods``), and the draw depends on (seed, stream, position) only, so that
 the same logits give the same token on every machine. docs/tokenizers.md has the formulas.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ferro.dsl import exact
+from ferro.models.likelihoods import LEAST, Weights, part, weigh
 from ferro.models.random_numbers import draw
-from ferro.models.weights import LEAST, Weights, part, weigh
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]

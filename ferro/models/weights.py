@@ -1,43 +1,137 @@
-"""Weights of candidates: e^x as an integer, by one routine with the same bits on every machine.
+"""Tensors of a file as kernels take them: ``Q8`` matrices, or float32 arrays.
 
-It uses IEEE double +, -, *, / and rounding only, one numpy operation each, so that nothing is fused
-or reordered: x = n ln 2 + r with n = rint(x / ln 2), abs(r) < 0.347; e^r by Horner's rule from the
-series to r^13 / 13! (relative error below 2^-50); the result times 2^40 is cut off to an integer.
-Sums of integers have no order, and comparisons of them no tolerance.
+Q8_0 is taken as it is, bit for bit; every other type becomes float32 exactly and then Q8_0 by the
+rule of ``Q8.quantize``. Only matrices of weights are quantised: vectors, scalars, biases and the
+taps of convolutions stay float32. Works on chunks of rows that fit in a processor's cache.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-Weights = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.floating]
+from ferro.dsl.quantised import BLOCK, Q8, padded_cols, quantize_planes
+from ferro.models import dequantise
+from ferro.models.errors import BadNumbers, UnsupportedType, WrongShape
+from ferro.models.gguf import Bytes, GgufFile
+from ferro.models.gguf_header import TensorInfo
 
-BITS = 40
-LEAST = -28.0  # e^-28 < 2^-40: from here on a weight is 0
+CHUNK = 1 << 17  # values: planes of float32 and their copies stay in the second-level cache
+TAPS = "conv.weight"
 
-_PER_LN2 = 1.4426950408889634
-_LN2_HIGH = 0.693147180369123816490  # 33 bits, so that n times it is exact
-_LN2_LOW = 1.90821492927058770002e-10
-_SERIES = tuple(1 / math.factorial(k) for k in range(13, -1, -1))
-
-
-def weigh(x: Floats, scale: float = 1.0) -> Weights:
-    """e^(x / scale) in units of 2^-40, cut off, for x <= 0 and scale > 0; int64 of x's shape."""
-    with np.errstate(over="ignore"):
-        wide = np.maximum(x.astype(np.float64) / scale, 2 * LEAST)
-    turns = np.rint(wide * _PER_LN2)
-    rest = (wide - turns * _LN2_HIGH) - turns * _LN2_LOW
-    power = np.full(rest.shape, _SERIES[0])
-    for coefficient in _SERIES[1:]:
-        power = power * rest + coefficient
-    return np.ldexp(power, turns.astype(np.int32) + BITS).astype(np.int64)
+Q8_0 = np.dtype([("scale", "<f2"), ("q", f"V{BLOCK}")])
 
 
-def part(share: float, whole: int) -> int:
-    """The least integer that is at least ``share`` of ``whole``."""
-    over, under = share.as_integer_ratio()
-    return -(-over * whole // under)
+def is_matrix(info: TensorInfo) -> bool:
+    """True for what is kept as Q8: a matrix of weights that are no taps of a convolution."""
+    named = info.name.endswith(".weight") and not info.name.endswith(TAPS)
+    return named and len(info.shape) == 2
+
+
+def check_type(file: GgufFile, info: TensorInfo) -> None:
+    """Raises UnsupportedType for a tensor that cannot be read."""
+    if info.kind.name not in dequantise.TYPES:
+        known = ", ".join(dequantise.TYPES)
+        raise UnsupportedType(
+            str(file.path),
+            f"tensor `{info.name}` has the type {info.kind}, which is not supported "
+            f"(supported: {known})",
+        )
+
+
+def f32(file: GgufFile, name: str) -> npt.NDArray[np.float32]:
+    """A tensor as float32 of its own shape, in memory of its own.
+
+    Raises MissingTensor, UnsupportedType.
+    """
+    info = file.tensor(name)
+    check_type(file, info)
+    out = np.empty(info.shape, np.float32)
+    blocks = file.blocks(info)
+    rows = out.reshape(len(blocks), -1)
+    for part in _chunks(*rows.shape):
+        with np.errstate(invalid="ignore", over="ignore"):
+            rows[part] = dequantise.dequantise(blocks[part], info.kind.name)
+    file.drop(info)
+    return out
+
+
+def q8(file: GgufFile, names: str | Sequence[str]) -> Q8:
+    """A matrix, or the rows of several matrices of equal width one after the other.
+
+    Raises MissingTensor, UnsupportedType, WrongShape, and BadNumbers for values that are not
+    finite or too large for Q8_0.
+    """
+    infos = [file.tensor(name) for name in ([names] if isinstance(names, str) else names)]
+    cols = _common_cols(file, infos)
+    rows = sum(info.shape[0] for info in infos)
+    q = np.empty((rows, padded_cols(cols)), np.int8)
+    scale = np.empty((rows, padded_cols(cols) // BLOCK), np.float16)
+    first = 0
+    for info in infos:
+        last = first + info.shape[0]
+        _fill(file, info, q[first:last], scale[first:last])
+        file.drop(info)
+        first = last
+    return Q8(q, scale, cols)
+
+
+def _common_cols(file: GgufFile, infos: Sequence[TensorInfo]) -> int:
+    for info in infos:
+        check_type(file, info)
+        if len(info.shape) != 2 or info.shape[1] != infos[0].shape[-1]:
+            raise WrongShape(
+                str(file.path),
+                f"tensor `{info.name}` of shape {list(info.shape)} is no matrix "
+                f"with {infos[0].shape[-1]} columns",
+            )
+    return infos[0].shape[1]
+
+
+def _fill(
+    file: GgufFile, info: TensorInfo, q: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]
+) -> None:
+    blocks = file.blocks(info)
+    try:
+        for part in _chunks(*info.shape):
+            if info.kind.name == "Q8_0":
+                _take(blocks[part], q[part], scale[part])
+            elif info.shape[1] % BLOCK:
+                padded = Q8.quantize(dequantise.dequantise(blocks[part], info.kind.name))
+                q[part], scale[part] = padded.q, padded.scale
+            else:
+                _requantise(blocks[part], info, q[part], scale[part])
+    except ValueError as error:
+        problem = str(error).removeprefix("Q8.quantize: ")
+        raise BadNumbers(str(file.path), f"tensor `{info.name}`: {problem}") from None
+
+
+def _take(blocks: Bytes, q: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]) -> None:
+    pairs = blocks.reshape(len(blocks), -1).view(Q8_0)
+    if not np.isfinite(pairs["scale"]).all():
+        raise ValueError("the matrix has values that are not finite")
+    scale[...] = pairs["scale"]
+    q.view(Q8_0["q"])[...] = pairs["q"]
+
+
+def _requantise(
+    blocks: Bytes, info: TensorInfo, q: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]
+) -> None:
+    values = math.lcm(info.kind.values, BLOCK)
+    size = values // info.kind.values * info.kind.nbytes
+    with np.errstate(invalid="ignore", over="ignore"):
+        planes = dequantise.planes(blocks.reshape(-1, size), info.kind.name)
+    groups = values // BLOCK
+    by_block = q.reshape(-1, groups, BLOCK)
+    scales = scale.reshape(-1, groups)
+    for group, part in enumerate(planes.reshape(groups, BLOCK, -1)):
+        turned, scales[:, group] = quantize_planes(part)
+        by_block[:, group] = turned.T
+
+
+def _chunks(rows: int, cols: int) -> Iterator[slice]:
+    step = max(1, CHUNK // max(cols, 1))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ferro.models import random_numbers, sampler, weights
+from ferro.models import likelihoods, random_numbers, sampler
+from ferro.models.likelihoods import BITS, LEAST, weigh
 from ferro.models.random_numbers import draw, philox
 from ferro.models.sampler import BadLogits, BadSampling, Sampler, Sampling
-from ferro.models.weights import BITS, LEAST, weigh
 
 RECORDED = Path(__file__).parents[1] / "data" / "sampler.json"
 OPEN = Sampling(temperature=1, top_k=0, top_p=1, min_p=0, seed=7)
@@ -328,7 +328,7 @@ INEXACT = frozenset(
 )
 
 
-@pytest.mark.parametrize("module", [sampler, weights, random_numbers])
+@pytest.mark.parametrize("module", [sampler, likelihoods, random_numbers])
 def test_nothing_inexact_of_numpy_is_used(module: Any) -> None:
     for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
         if isinstance(node, ast.Attribute):
