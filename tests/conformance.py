@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ferro.codegen.program import Config
+from ferro.dsl.ir import walk
 from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.quantised import A8, Q8
 from ferro.runtime import open_device
@@ -67,13 +68,17 @@ class Case:
         return [*self.always, *self.full] if FULL else self.always
 
     def choices(self) -> list[Config]:
-        """Every choice of every schedule constexpr, one at a time."""
-        return [
+        """Every choice of every schedule constexpr and each named lane axis, one at a time."""
+        choices = [
             Config({name: choice})
             for name, parameter in self.kernel.schedule.items()
             for choice in parameter.choices
             if choice != parameter.default
         ]
+        body = self.kernel.specialise(**self.constants).body
+        labels = {op.attrs["axis"] for op in walk(body) if op.name == "arange"}
+        axes = [Config(lane_axis=(label,)) for label in sorted(labels) if len(labels) > 1]
+        return [*choices, *axes]
 
 
 class Draw:

@@ -1,5 +1,6 @@
 from hypothesis import strategies as st
 
+from ferro.codegen.program import Config
 from kernels_src.matmul import gated_q8, matmul, matmul_q8
 from tests.conformance import Arguments, Case, Draw, conformance
 from tests.reference import Array, activate, dequantise, f64
@@ -48,16 +49,18 @@ TestMatmul = conformance(
         {**SIZES, "k": st.integers(1, 700)},
         floats,
         lambda a: {"y": f64(a["x"]) @ f64(a["w"])},
-        [s for s in ALWAYS if s["m"] * s["n"] * s["k"] < 1e6],
+        [{"m": 7, "n": 70, "k": 704}, *(s for s in ALWAYS if s["m"] * s["n"] * s["k"] < 1e6)],
         FULL,
         rtol=1e-4,
         atol=1e-4,
         short=lambda sizes: sizes["k"] < 2000,
-    )
+    ),
+    [Config(split=2)],
 )
 
 TestMatmulQ8 = conformance(
-    Case(matmul_q8, SIZES, plain, lambda a: {"y": product(a)}, ALWAYS, FULL, rtol=1e-4, atol=1e-3)
+    Case(matmul_q8, SIZES, plain, lambda a: {"y": product(a)}, ALWAYS, FULL, rtol=1e-4, atol=1e-3),
+    [Config(split=3), Config({"BM": 1}, split=2)],
 )
 
 TestMatmulQ8Fused = conformance(

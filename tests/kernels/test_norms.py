@@ -1,5 +1,6 @@
 from hypothesis import strategies as st
 
+from ferro.codegen.program import Config
 from ferro.dsl.quantised import A8
 from kernels_src.norms import layernorm, rmsnorm, rmsnorm_a8
 from tests import reference
@@ -8,6 +9,7 @@ from tests.reference import f64
 
 SIZES = {"m": st.integers(0, 5), "k": st.one_of(st.integers(1, 300), st.integers(4000, 9000))}
 ALWAYS = [
+    {"m": 3, "k": 4500},
     {"m": 3, "k": 700},
     {"m": 1, "k": 1},
     *({"m": 2, "k": k} for k in (32, 64, 576, 640, 704, 1536, 4608, 8192)),
@@ -25,7 +27,8 @@ TestRmsnorm = conformance(
         },
         lambda a: {"y": reference.rmsnorm(f64(a["x"]), f64(a["w"]), a["eps"])},
         ALWAYS,
-    )
+    ),
+    [Config(split=2)],
 )
 
 TestRmsnormA8 = conformance(

@@ -1,5 +1,6 @@
 from hypothesis import strategies as st
 
+from ferro.codegen.program import Config
 from kernels_src.softmax import softmax
 from tests.conformance import Case, conformance
 from tests.reference import f64
@@ -12,6 +13,7 @@ TestSoftmax = conformance(
         lambda draw, m, n: {"x": draw.f32(m, n, scale=5.0), "y": draw.f32(m, n)},
         lambda a: {"y": reference(f64(a["x"]))},
         [
+            {"m": 3, "n": 4500},
             {"m": 3, "n": 700},
             {"m": 1, "n": 1},
             {"m": 2, "n": 4096},
@@ -20,5 +22,6 @@ TestSoftmax = conformance(
         ],
         rtol=1e-5,
         atol=1e-9,
-    )
+    ),
+    [Config(split=2)],
 )
