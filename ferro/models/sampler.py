@@ -1,8 +1,8 @@
 """From logits to a token: bias, penalties, top-k, top-p, min-p, temperature, one draw.
 
-The order is llama.cpp's. Adjustments are single IEEE operations on float32, probabilities are
-integers (``ferro.models.likelihoods``), and the draw depends on (seed, stream, position) only, so that
-the same logits give the same token on every machine. docs/tokenizers.md has the formulas.
+The order is llama.cpp's. Adjustments are single IEEE operations on float32, likelihoods are
+integers, and the draw depends on (seed, stream, position) only, so that the same logits give the
+same token on every machine. docs/tokenizers.md has the formulas.
 """
 
 from __future__ import annotations
