@@ -36,7 +36,7 @@ def test_first_try_of_the_tutorial_is_refused(workplace: Path) -> None:
 
 @pytest.mark.device
 def test_tutorial(workplace: Path) -> None:
-    _, final, check, device = python_blocks("tutorial.md")
+    _, final, check, device, *_ = python_blocks("tutorial.md")
     (workplace / "add_norm.py").write_text(final)
     names: dict[str, object] = {}
     exec(check, names)

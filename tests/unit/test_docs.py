@@ -13,10 +13,11 @@ import pytest
 
 import ferro.dsl
 from ferro.cli import build_parser
-from ferro.dsl import CompileError, language, types
+from ferro.dsl import A8, CompileError, language, types
 from ferro.dsl.ir import OPS
 from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.printer import text as printed
+from ferro.runtime import open_device
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -75,34 +76,59 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert np.array_equal(y, 0.5 * x + 1)
 
 
+def defined(text: str, file: Path) -> KernelDefinition:
+    """The kernel that a file with ``text`` defines."""
+    file.write_text(text)
+    space: dict[str, Any] = {}
+    exec(compile(text, str(file), "exec"), space)
+    (found,) = kernels(space)
+    return found
+
+
 def test_the_tutorial_runs_without_a_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong, right, check, *_ = blocks("docs/tutorial.md", "python")
+    _, right, check, *_ = blocks("docs/tutorial.md", "python")
     (tmp_path / "add_norm.py").write_text(right)
     monkeypatch.syspath_prepend(str(tmp_path))
     exec(check, {})
-    assert sum(map(bool, right.split("@kernel")[1].splitlines())) < 40
+    assert len(right.split("@kernel")[1].splitlines()) < 40
+
+
+def test_the_last_kernel_of_the_tutorial_is_the_first_one_quantised(tmp_path: Path) -> None:
+    _, right, *_, last = blocks("docs/tutorial.md", "python")
+    plain = defined(right, tmp_path / "add_norm.py")
+    fused = defined(last, tmp_path / "add_norm_a8.py")
+    rng = np.random.default_rng(0)
+    x, r = rng.standard_normal((2, 3, 700)).astype(np.float32)
+    w, quantised = rng.standard_normal(700).astype(np.float32), A8.empty(3, 700)
+    total, y = np.empty_like(x), np.empty_like(x)
+    with open_device("interpreter") as device:
+        device.run(plain, x=x, r=r, w=w, total=total, y=y, eps=1e-5)
+        device.run(fused, x=x, r=r, w=w, y=quantised, eps=1e-5)
+    want = A8.quantize(y)
+    assert np.array_equal(r, total)
+    assert np.array_equal(quantised.q, want.q) and np.array_equal(quantised.scale, want.scale)
 
 
 @pytest.mark.parametrize("name", ["docs/tutorial.md", "docs/errors.md"])
 def test_the_message_that_is_shown_is_the_one_printed(name: str, tmp_path: Path) -> None:
-    first = blocks("docs/tutorial.md", "python")[0]
     file = tmp_path / "add_norm.py"
-    file.write_text(first)
-    space: dict[str, Any] = {}
-    exec(compile(first, str(file), "exec"), space)
     with pytest.raises(CompileError) as caught:
-        space["add_norm"].specialise()
-    message = caught.value.text.replace(str(file), "add_norm.py")
+        defined(blocks("docs/tutorial.md", "python")[0], file).specialise()
+    message = caught.value.text.replace(str(file), file.name)
     assert any(message in text for text in blocks(name, "")), message
 
 
-def test_the_ir_that_is_shown_is_the_one_printed(tmp_path: Path) -> None:
-    definition = next(kernels(run("docs/ir.md", tmp_path)))
-    shown = next(text for text in blocks("docs/ir.md", "") if text.startswith("kernel "))
-    lines = printed(definition.specialise()).splitlines()
-    assert [line for line in shown.splitlines() if line not in lines] == []
+@pytest.mark.parametrize(("name", "number"), [("docs/ir.md", 0), ("docs/tutorial.md", 1)])
+def test_the_ir_that_is_shown_is_the_one_printed(name: str, number: int, tmp_path: Path) -> None:
+    text = blocks(name, "python")[number]
+    if "import" not in text:
+        text = blocks("docs/language.md", "python")[0] + text
+    lines = printed(defined(text, tmp_path / "kernel.py").specialise()).splitlines()
+    (shown,) = (text for text in blocks(name, "") if " = walk %K" in text)
+    left_out = ("...", "$ ")
+    assert [t for t in shown.splitlines() if not t.startswith(left_out) and t not in lines] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
