@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ferro.dsl
+from ferro.catalogue import Entry, shipped
 from ferro.cli import build_parser
 from ferro.dsl import A8, CompileError, language, types
 from ferro.dsl.ir import OPS
@@ -197,3 +198,9 @@ def test_every_operation_of_the_ir_has_its_line() -> None:
     rows = re.findall(r"^\| (`[^|]*`) \|", read("docs/ir.md"), re.M)
     listed = {word for row in rows for word in re.findall(r"`(\w+)`", row)}
     assert listed >= {name for key in OPS for name in key.split()}
+
+
+@pytest.mark.parametrize("entry", shipped(), ids=lambda entry: entry.name)
+def test_every_shipped_kernel_is_described(entry: Entry) -> None:
+    text = read("docs/kernels.md")
+    assert f"`{entry.name}`" in text and f"`{entry.module}.py`" in text
