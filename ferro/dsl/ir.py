@@ -147,6 +147,14 @@ class Kernel:
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)
 
+    def __str__(self) -> str:
+        from ferro.dsl.printer import text
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        return f"<IR of kernel {self.name}>"
+
 
 def walk(block: Block) -> Iterator[Op]:
     """Every operation of ``block`` and of the blocks nested in it, in program order."""

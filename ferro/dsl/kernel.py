@@ -123,6 +123,12 @@ class KernelDefinition:
             f"launches it on a device, as in `device.run({self.name}, x=x, y=y)`"
         )
 
+    def __getitem__(self, grid: Any) -> NoReturn:
+        raise TypeError(
+            f"kernel `{self.name}` takes no grid: it follows from `tl.program_id(axis, count)`; "
+            f"launch it with `device.run({self.name}, x=x, y=y)`"
+        )
+
     def __repr__(self) -> str:
         return f"<kernel {self.name} at {self.file}:{self.line}>"
 

@@ -14,6 +14,7 @@ from ferro import codegen
 from ferro.codegen.program import Config, Program, Target
 from ferro.dsl.ir import Kernel
 from ferro.dsl.quantised import Q8
+from ferro.runtime import calls
 from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.profiler import Profiler
 
@@ -116,7 +117,7 @@ class Device(ABC):
         **arguments: Any,
     ) -> Program:
         """The OpenCL program of a kernel, freshly generated."""
-        chosen = config or Config()
+        chosen = calls.settled(config)
         return codegen.generate(self.ir(kernel, chosen, **arguments), target or self.target, chosen)
 
     def source(

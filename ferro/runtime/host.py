@@ -153,7 +153,7 @@ class InterpreterDevice(Device):
     ) -> None:
         """Like ``Device.run``; ``order`` and ``seed`` choose the order of programs ("together",
         "one_by_one"), ``breakpoints`` lets the kernel's `breakpoint()` stop."""
-        made, given = specialised(kernel, arguments, config or Config())
+        made, given = specialised(kernel, arguments, config)
         plain = {n: v.data if isinstance(v, HostBuffer) else v for n, v in given.items()}
         bound = launch.bind(made, plain)
         # A launch that a device would refuse is refused here too.
@@ -185,7 +185,7 @@ class InterpreterDevice(Device):
             self._plan = None
 
     def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
-        return specialised(kernel, arguments, config or Config())[0]
+        return specialised(kernel, arguments, config)[0]
 
     def finish(self, timeout: float | None = None) -> None:
         """Nothing to wait for."""

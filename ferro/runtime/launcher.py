@@ -20,7 +20,7 @@ from ferro.codegen import layouts, resolve
 from ferro.codegen.program import Argument, Config, Entry, Target
 from ferro.dsl import bounds, extents, ir, launch
 from ferro.dsl.quantised import A8, Q8
-from ferro.runtime.calls import specialised
+from ferro.runtime.calls import settled, specialised
 from ferro.runtime.configs import launch_sizes
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.memory import Buffer
@@ -196,7 +196,7 @@ class Launcher:
         target: Target | None,
     ) -> tuple[Config, ir.Kernel, dict[str, Any], launch.Binding]:
         """The config that counts, the specialised kernel, its arguments and their binding."""
-        chosen = config or Config()
+        chosen = settled(config)
         made, given = specialised(kernel, arguments, chosen)
         binding = launch.bind(made, given)
         if config is None:

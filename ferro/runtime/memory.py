@@ -105,8 +105,9 @@ class Memory:
 
     def copy(self, data: Array, purpose: str = "io") -> Buffer:
         """A buffer with the values of a contiguous array."""
-        buffer = self.array(data.shape, data.dtype, purpose)
-        buffer.write(data)
+        values = np.asarray(data)
+        buffer = self.array(values.shape, values.dtype, purpose)
+        buffer.write(values)
         return buffer
 
     def weights(self, data: Q8, lanes: int, biased: bool, purpose: str = "weights") -> Buffer:

@@ -81,7 +81,7 @@ class OpenCLDevice(Device):
         target: Target | None = None,
         config: Config | None = None,
     ) -> Buffer:
-        lanes, biased = q8_layout(target or self.target, config or Config())
+        lanes, biased = q8_layout(target or self.target, calls.settled(config))
         return self.store.weights(data, lanes, biased, purpose)
 
     def activations(self, rows: int, cols: int, purpose: str = "scratch") -> Buffer:
@@ -100,7 +100,7 @@ class OpenCLDevice(Device):
         return self.launcher.recording()
 
     def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
-        return calls.specialised(kernel, arguments, config or Config())[0]
+        return calls.specialised(kernel, arguments, config)[0]
 
     def config_for(self, kernel: Any, target: Target | None = None, **arguments: Any) -> Config:
         return self.launcher.config_for(kernel, arguments, target)

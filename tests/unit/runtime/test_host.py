@@ -65,6 +65,24 @@ def test_what_a_device_would_refuse_is_refused(device: InterpreterDevice) -> Non
         device.run(past_the_end, x=x[:20], y=y[:20])
 
 
+def test_a_call_in_another_style_is_told_how(device: InterpreterDevice) -> None:
+    x, y = np.ones(20, np.float32), np.zeros(20, np.float32)
+    with pytest.raises(TypeError, match=r"a schedule is written Config\(\{"):
+        device.run(shifted, {"B": 32}, x=x, y=y, s=1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="arguments of a kernel go by name"):
+        device.run(shifted, x, y=y, s=1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="under @kernel is launched, not a function"):
+        device.run(lambda: None, x=x)
+    with pytest.raises(TypeError, match=r"no grid: it follows from `tl\.program_id"):
+        shifted[(1,)]
+
+
+def test_the_ir_prints_as_text(device: InterpreterDevice) -> None:
+    made = device.ir(shifted)
+    assert str(made).startswith("kernel shifted(\n    x: in f32[N],")
+    assert repr(made) == "<IR of kernel shifted>"
+
+
 def test_buffers_are_arrays(device: InterpreterDevice) -> None:
     x = device.array(np.ones((4, 8), np.float32))
     assert np.array_equal(x.part(1, 2).read(), np.ones((1, 8)))
