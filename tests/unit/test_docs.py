@@ -77,6 +77,16 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert np.array_equal(y, 0.5 * x + 1)
 
 
+def test_the_api_page_runs_without_a_device(tmp_path: Path) -> None:
+    space = run("docs/python-api.md", tmp_path)
+    w, x = space["w"].dequantize(), space["x"].dequantize()
+    with open_device("interpreter") as device:
+        y = np.empty((3, 100), np.float32)
+        device.run(space["matmul_q8"], w=space["w"], x=space["x"], y=y)
+    np.testing.assert_allclose(y, x @ w.T, rtol=1e-4, atol=1e-4)
+    assert space["result"].shape == y.shape
+
+
 def defined(text: str, file: Path) -> KernelDefinition:
     """The kernel that a file with ``text`` defines."""
     file.write_text(text)
