@@ -74,7 +74,7 @@ def case(head: int, group: int, half: bool = False, cap: float = 0.0) -> Case:
         rtol=1e-4,
         atol=1e-5,
         wild=False,
-        short=lambda sizes: (sizes["queries"] + sizes["past"]) * head < 30_000,
+        short=lambda sizes: head < 256 and (sizes["queries"] + sizes["past"]) * head < 30_000,
     )
 
 
