@@ -35,7 +35,10 @@ def softmax(
             j = j0 + tl.arange(0, BLOCK)
             v = tl.load(x[row, j], mask=j < c.stop, other=-tl.inf)
             state = tl.accumulate(state, tl.exp(v - top), mask=j < c.stop)
-        peak, total = tl.combine(merge, top, tl.finish(state))
+        # A chunk of -inf only adds nothing, and its own maximum would make NaN of it.
+        peak, total = tl.combine(
+            merge, top, tl.finish(state), when=top != -tl.inf, empty=(-tl.inf, 0.0)
+        )
     scale = 1.0 / total
     for j0 in range(0, N, BLOCK):
         j = j0 + tl.arange(0, BLOCK)

@@ -14,7 +14,7 @@ from ferro.codegen.functions import Functions
 from ferro.codegen.inline import Plan
 from ferro.codegen.layouts import A8_ROWS, Q8_ROWS, is_biased
 from ferro.codegen.poly import Poly
-from ferro.codegen.program import Argument, Config, Entry, Program, Target
+from ferro.codegen.program import DOT_LOWERINGS, Argument, Config, Entry, Program, Target
 from ferro.codegen.split import split_walk
 from ferro.codegen.templates import render
 from ferro.codegen.uniform import uniform_loads
@@ -55,10 +55,14 @@ def resolve(target: Target, config: Config) -> Target:
     """``target`` with the lanes and the dot lowering that ``config`` asks for.
 
     A lowering that needs another number of lanes, or an LLVM intrinsic where none can be declared,
-    falls back to plain C. Raises ConfigError if the lanes are not possible.
+    falls back to plain C. Raises ConfigError if lanes, dot or split are not possible.
     """
-    lanes = config.lanes or target.lanes
+    lanes = target.lanes if config.lanes is None else config.lanes
     dot = config.dot or target.dot
+    if dot not in DOT_LOWERINGS:
+        raise ConfigError(f"dot={dot}: expected one of {', '.join(DOT_LOWERINGS)}")
+    if config.split < 1:
+        raise ConfigError(f"split={config.split}: expected the number of work-groups, 1 or more")
     if lanes not in (2, 4, 8, 16, 32) or (lanes == 32 and target.kind == "simd"):
         raise ConfigError(f"lanes={lanes}: expected 2, 4, 8, 16 or (simt) 32")
     needs = {"vnni512": 16, "vnni256": 8, "avx2": 8}.get(dot)

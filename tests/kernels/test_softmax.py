@@ -1,3 +1,5 @@
+import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from ferro.codegen.program import Config
@@ -5,6 +7,7 @@ from kernels_src.softmax import softmax
 from tests.conformance import Case, conformance
 from tests.reference import f64
 from tests.reference import softmax as reference
+from tests.stacks import Stack
 
 TestSoftmax = conformance(
     Case(
@@ -25,3 +28,14 @@ TestSoftmax = conformance(
     ),
     [Config(split=2)],
 )
+
+
+@pytest.mark.parametrize("hidden", [(0, 4096), (4095, 9000), (0, 8192), (100, 5000)])
+def test_a_whole_chunk_of_minus_infinity_adds_nothing(
+    hidden: tuple[int, int], stack: Stack
+) -> None:
+    x = np.ones((1, 9000), np.float32)
+    x[0, slice(*hidden)] = -np.inf
+    y = np.empty_like(x)
+    stack(softmax, x=x, y=y)
+    np.testing.assert_allclose(y, reference(f64(x)), rtol=1e-5)
