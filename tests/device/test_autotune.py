@@ -81,7 +81,7 @@ def quick(config: Config, target: Target) -> bool:
     return FULL or target.kind == "simd" or math.prod(config.constants.values()) <= 64
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(3000 if FULL else 300)
 @pytest.mark.parametrize("name", CASES)
 def test_all_configs_give_the_bits_of_the_interpreter(
     name: str, stack: Stack, monkeypatch: pytest.MonkeyPatch
