@@ -88,7 +88,7 @@ class Launcher:
         elif plan is not None:
             made = self._prepare(kernel, arguments, config, target)
             made.set_buffers(arguments)
-            plan.add(made.steps, (made, [arguments[name] for name in made.buffers]))
+            plan.add(made.steps, [arguments[name] for name in made.buffers], made)
         else:
             self._run(kernel, arguments, config, target)
             self.device.queue.flush()

@@ -5,6 +5,7 @@ What changes between replays must live in buffers. A plan keeps its buffers aliv
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from ferro.runtime.queues import Queue, Size
 
 if TYPE_CHECKING:
     import pyopencl as cl
+
+    from ferro.runtime.memory import Buffer
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,21 +39,28 @@ class Plan:
         self.steps: list[Step] = []
         self._calls: list[tuple[cl.Kernel, Size, Size]] = []
         self._kept: list[Any] = []
+        self._buffers: dict[int, Buffer] = {}
         self._enqueue = cl.enqueue_nd_range_kernel
         self._error = cl.Error
 
     def __len__(self) -> int:
         return len(self.steps)
 
-    def add(self, steps: list[Step], keep: Any) -> None:
-        """Append steps whose arguments are set; ``keep`` stays alive with the plan."""
+    def add(self, steps: list[Step], buffers: Iterable[Buffer], keep: Any) -> None:
+        """Append steps whose arguments are set: ``buffers``, and ``keep``, which stays alive too."""
         self.steps += steps
         self._calls += [(step.kernel, step.size, step.local) for step in steps]
+        self._buffers.update((id(buffer), buffer) for buffer in buffers)
         self._kept.append(keep)
 
     def run(self) -> None:
-        """Enqueue every launch in order; does not wait. Raises DeviceLost."""
+        """Enqueue every launch in order; does not wait.
+
+        Raises DeviceLost, or DeviceError if a buffer was released since.
+        """
         queue = self.queue
+        for buffer in self._buffers.values():
+            _ = buffer.memory  # a runtime may crash on memory that is gone
         with queue.lock:
             if queue.profiler is not None:
                 for step in self.steps:
@@ -72,4 +82,5 @@ class Plan:
             raise DeviceError("plans of different devices cannot be joined")
         self.steps += other.steps
         self._calls += other._calls
+        self._buffers |= other._buffers
         self._kept += other._kept

@@ -180,6 +180,15 @@ def test_a_plan_keeps_its_buffers(cpu: Any) -> None:
     assert np.array_equal(z.read(), numbers(64) * 2)
 
 
+def test_a_plan_refuses_to_run_on_a_released_buffer(cpu: Any) -> None:
+    x, y = cpu.array(np.ones(64, np.float32)), cpu.empty((64,), np.float32)
+    with cpu.plan() as plan:
+        cpu.run(scaled, x=x, y=y, s=2.0)
+    x.release()
+    with pytest.raises(DeviceError, match="was released"):
+        plan.run()
+
+
 def test_a_plan_takes_no_host_arrays(cpu: Any) -> None:
     with cpu.plan(), pytest.raises(DeviceError, match="not host arrays"):
         cpu.run(scaled, x=numbers(4), y=numbers(4), s=1.0)
