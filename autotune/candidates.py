@@ -10,6 +10,7 @@ from autotune.problem import Problem
 from autotune.prune import prune, prune_program
 from autotune.space import space
 from ferro import codegen
+from ferro.codegen.errors import ConfigError
 from ferro.codegen.program import Config, Program
 from ferro.dsl import ir
 from ferro.runtime.device import Device
@@ -62,7 +63,7 @@ def _generated(problem: Problem, config: Config, device: Device) -> Candidate | 
     kernel = problem.kernel(config)
     try:
         program = codegen.generate(kernel, problem.target, config)
-    except ValueError as error:
+    except ConfigError as error:
         return Skipped(config, f"not possible: {error}")
     reason = prune_program(program, device)
     if reason:

@@ -19,11 +19,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ferro.codegen.errors import ConfigError
 from ferro.codegen.program import Config, Target
 from ferro.dsl import ir
 from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.launch import Binding
-from ferro.runtime.errors import ConfigError
 from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.programs import config_from_json
 from ferro.runtime.trials import Place, Sizes, Trials, bucket

@@ -46,12 +46,6 @@ class OutOfMemory(DeviceError):
     exit_code = 3
 
 
-class ConfigError(DeviceError):
-    """A schedule, given as text, that cannot be read."""
-
-    exit_code = 2
-
-
 class LimitError(DeviceError):
     """A program that asks for more than the device has (work-group size, local memory)."""
 

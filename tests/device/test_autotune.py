@@ -15,6 +15,7 @@ from autotune.bench import Bench
 from autotune.candidates import Candidate, candidates, fingerprint
 from autotune.space import space
 from ferro import arguments, codegen
+from ferro.codegen.errors import ConfigError
 from ferro.codegen.program import Config, Target
 from ferro.dsl import kernel, tl
 from ferro.measure import Request, upload
@@ -69,7 +70,7 @@ def programs(problem: Problem, device: Any) -> Iterator[Config]:
     for config in space(problem, device):
         try:
             program = codegen.generate(problem.kernel(config), problem.target, config)
-        except ValueError:
+        except ConfigError:
             continue  # lanes or splits that this kernel does not allow
         if fingerprint(program) not in seen:
             seen.add(fingerprint(program))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ferro.codegen.errors import ConfigError
 from ferro.codegen.layouts import is_biased
 from ferro.codegen.program import Config, Target
 from ferro.dsl import kernel, tl
@@ -16,7 +17,6 @@ from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.launch import bind
 from ferro.runtime import configs
 from ferro.runtime.configs import Chooser, Shipped, kernel_key, launch_sizes, parse_config
-from ferro.runtime.errors import ConfigError
 from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.trials import Place, Trial, Trials
 from kernels_src.norms import rmsnorm
