@@ -47,7 +47,7 @@ class Plan:
         return len(self.steps)
 
     def add(self, steps: list[Step], buffers: Iterable[Buffer], keep: Any) -> None:
-        """Append steps whose arguments are set; ``buffers`` and ``keep`` stay alive with the plan."""
+        """Append steps whose arguments are set; the plan keeps ``buffers`` and ``keep`` alive."""
         self.steps += steps
         self._calls += [(step.kernel, step.size, step.local) for step in steps]
         self._buffers.update((id(buffer), buffer) for buffer in buffers)
