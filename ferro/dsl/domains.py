@@ -175,7 +175,7 @@ class Domains:
 
     def ends(self, coordinate: Coordinate, axis: int, facts: list[Form]) -> bool:
         """True if ``facts`` place ``coordinate`` before its end, or its tiles end there exactly."""
-        here, reach = self._form(coordinate, axis), self.reaches[coordinate.origin]
+        here, reach = self.position(coordinate, axis), self.reaches[coordinate.origin]
         if reach.end is not None:
             length = reach.end - reach.start
             even = not length.terms and length.constant % coordinate.size == 0
@@ -184,7 +184,8 @@ class Domains:
         rests = [f - here for f in facts]
         return any(not r.terms and 1 - r.constant <= reach.count * coordinate.size for r in rests)
 
-    def _form(self, coordinate: Coordinate, axis: int) -> Form:
+    def position(self, coordinate: Coordinate, axis: int) -> Form:
+        """The coordinate along ``axis`` as a form of its origin and its offset."""
         origin = self.algebra.form(coordinate.origin).scaled(coordinate.factor)
         return origin + self.algebra.form(coordinate.offset, (axis,))
 
@@ -202,7 +203,7 @@ class Domains:
         for value, op in self.defined.op.items():
             if value.name and op.name == "add" and self.defined.same(value) is value:
                 form = self.algebra.form(value)
-                if value.type.rank == 1 and form == self._form(coordinate, 0):
+                if value.type.rank == 1 and form == self.position(coordinate, 0):
                     return value.name
         return "index"
 

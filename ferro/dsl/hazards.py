@@ -15,7 +15,7 @@ from ferro.dsl.arguments import LARGEST
 from ferro.dsl.bounds import Access, accesses
 from ferro.dsl.domains import Domains
 from ferro.dsl.linear import Form
-from ferro.dsl.tiles import Problem, State
+from ferro.dsl.tiles import Coordinate, Problem, State
 
 _MEMORY = ("load", "store", "store_block")
 
@@ -38,6 +38,7 @@ class _Search:
     def __init__(
         self, kernel: ir.Kernel, domains: Domains, states: Mapping[ir.Value, State]
     ) -> None:
+        self.kernel = kernel
         self.domains = domains
         self.defined = domains.defined
         self.algebra = domains.algebra
@@ -68,9 +69,42 @@ class _Search:
             return True
         for (x, y), (mine, theirs) in zip(pairs, forms, strict=True):
             mutual = self.states[x].coordinates
-            if len(mutual) == 1 and mutual == self.states[y].coordinates and mine == theirs:
+            alike = mutual == self.states[y].coordinates and mine == theirs
+            if len(mutual) == 1 and alike and self._tells(mine, x, mutual[0]):
                 wanted.discard(mutual[0].origin)
         return not wanted
+
+    def _tells(self, form: Form, index: ir.Value, coordinate: Coordinate) -> bool:
+        """True if equal indices are at one coordinate: the index is a multiple of it, what is the
+        same in every tile, and something that varies by less than that multiple."""
+        axis = self.states[index].axes.index(coordinate)
+        position = self.domains.position(coordinate, axis)
+        if not position.terms:  # one tile of one element
+            return True
+        atom, step = next(iter(position.terms))
+        factor = dict(form.terms).get(atom, 0) // step
+        rest = form - position.scaled(factor)
+        made = self._made_in_tiles(coordinate.origin)
+        varying = Form(0, frozenset(t for t in rest.terms if not self._steady(t[0][0], made)))
+        return self.algebra.most(varying) - self.algebra.least(varying) < abs(factor)
+
+    def _made_in_tiles(self, origin: ir.Value) -> set[ir.Value]:
+        """The values that each of the tiles that ``origin`` numbers makes anew."""
+        loop = self.defined.parameter.get(origin)
+        body = self.kernel.body if loop is None else loop.op.blocks[0]
+        made = set(body.params)
+        for op in ir.walk(body):
+            made.update(op.results, *(block.params for block in op.blocks))
+        return made
+
+    def _steady(self, value: ir.Value, made: set[ir.Value]) -> bool:
+        """True if a scalar is the same in every tile; ``made`` are the values a tile makes."""
+        if value.shape or value not in made:
+            return not value.shape
+        op = self.defined.op.get(value)
+        if op is None or op.blocks or op.name.startswith("load"):
+            return False
+        return all(self._steady(a, made) for a in op.args)
 
     def _shared_tiles(self, a: Access, b: Access) -> set[ir.Value | None]:
         blocks = set(a.blocks) & set(b.blocks)

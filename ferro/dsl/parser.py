@@ -9,6 +9,7 @@ import ast as python
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from threading import Lock
 from typing import Any
 
 from lark import Lark, Token, Transformer, v_args
@@ -31,9 +32,13 @@ class _Indenter(Indenter):
     tab_len = 8
 
 
+# Lark's indenter keeps the state of a parse in the parser: one parse at a time.
+_turn = Lock()
+
+
 @cache
 def grammar() -> Lark:
-    """The parser's tables, made once a process."""
+    """The parser's tables, made once a process; to be used by one thread at a time."""
     text = files("ferro.dsl").joinpath("grammar.lark").read_text()
     return Lark(
         text,
@@ -52,7 +57,8 @@ def parse(text: str, file: str, line: int = 1) -> ast.Function:
     flat, indent = _dedent(text)
     builder = _TreeBuilder(file, line - 1, indent)
     try:
-        tree = grammar().parse(flat + "\n")
+        with _turn:
+            tree = grammar().parse(flat + "\n")
         return builder.transform(tree)
     except UnexpectedInput as error:
         raise CompileError([explain(error, flat, builder.position)]) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast as python
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -159,3 +161,16 @@ def test_nonsense_is_a_compile_error(text: str) -> None:
     with pytest.raises(CompileError) as caught:
         statements(text)
     assert caught.value.diagnostics[0].span.line == 2
+
+
+def test_threads_parse_side_by_side() -> None:
+    lines = "".join(f"    a{n} = ((b + [c][0]) * {n})\n" for n in range(40))
+    texts = [f"def f{n}(b, c):\n{lines}    if b:\n        pass\n" for n in range(32)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda text: parse(text, "k.py"), texts))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [parse(text, "k.py") for text in texts]

@@ -282,6 +282,53 @@ n = tl.block(0, N, BLOCK)
 v = tl.load(x[n + 1], mask=n + 1 < N, other=0.0)
 tl.store(x[n], v, mask=n < N)
 """, "FER517"),
+    "in_place_at_nothing": (f"y: tl.inout[f32, 256], {B}", """
+for k0 in range(0, 256, BLOCK):
+    n = k0 + tl.arange(0, BLOCK)
+    i = n * 0
+    tl.store(y[i], tl.load(y[i]) + 1.0)
+""", "FER517"),
+    "in_place_at_a_remainder": (f"y: tl.inout[f32, 256], {B}", """
+for k0 in range(0, 256, BLOCK):
+    n = k0 + tl.arange(0, BLOCK)
+    i = n & 3
+    tl.store(y[i], tl.load(y[i]) + 1.0)
+""", "FER517"),
+    "in_place_at_a_minimum": (f"y: tl.inout[f32, 256], {B}", """
+for k0 in range(0, 256, BLOCK):
+    n = k0 + tl.arange(0, BLOCK)
+    i = tl.minimum(n, 7)
+    tl.store(y[i], tl.load(y[i]) + 1.0)
+""", "FER517"),
+    "in_place_at_a_wrapped_multiple": (f"y: tl.inout[f32, 256], {B}", """
+for k0 in range(0, 256, BLOCK):
+    n = k0 + tl.arange(0, BLOCK)
+    i = (n * 3) % 10
+    tl.store(y[i], tl.load(y[i]) + 1.0)
+""", "FER517"),
+    "in_place_at_a_half": (f"y: tl.inout[f32, 256], {B}", """
+for k0 in range(0, 256, BLOCK):
+    n = k0 + tl.arange(0, BLOCK)
+    i = n // 2
+    tl.store(y[i], tl.load(y[i]) + 1.0)
+""", "FER517"),
+    "in_place_at_a_gathered_index": (f"at: tl.ptr[i32, 256], y: tl.inout[f32, N], {B}", """
+for k0 in range(0, 256, BLOCK):
+    n = k0 + tl.arange(0, BLOCK)
+    i = tl.load(at[n])
+    inside = (i >= 0) & (i < N)
+    tl.store(y[i], tl.load(y[i], mask=inside) + 1.0, mask=inside)
+""", "FER517"),
+    "in_place_at_a_remainder_in_programs": (f"y: tl.inout[f32, 256], {B}", """
+n = tl.block(0, 256, BLOCK)
+tl.store(y[n & 3], tl.load(y[n & 3]) + 1.0)
+""", "FER517"),
+    "in_place_at_neighbours_in_turn": (f"y: tl.inout[f32, 258], {B}", """
+for k0 in range(0, 256, BLOCK):
+    n = k0 + tl.arange(0, BLOCK)
+    for j in range(0, 3):
+        tl.store(y[n + j], tl.load(y[n + j]) * 2.0 + n.to(f32))
+""", "FER517"),
     "product_padded_with_zeros": ("x: tl.ptr[f32, M, K], y: tl.out[f32, M, M], " + B, """
 m = tl.arange(0, 8)
 part = tl.zeros([8, 8], f32)
@@ -402,6 +449,20 @@ tl.store(y[n, h], tl.load(x[n, h], mask=n < N, other=0.0) + 1.0, mask=n < N)
     "in_place": (f"x: tl.inout[f32, N], {B}", """
 n = tl.block(0, N, BLOCK)
 tl.store(x[n], tl.load(x[n], mask=n < N) * 2.0, mask=n < N)
+"""),
+    "in_place_at_groups_of_a_coordinate": (f"x: tl.inout[f32, 1024], {B}", """
+for k0 in range(0, 256, BLOCK):
+    n = k0 + tl.arange(0, BLOCK)
+    for j in range(0, 4):
+        i = 4 * n + j
+        tl.store(x[i], tl.load(x[i]) * 2.0 + n.to(f32), mask=n < 256)
+"""),
+    "in_place_in_flat_rows": (f"z: tl.ptr[f32, M, K], x: tl.inout[f32, M * K], {B}", """
+row = tl.program_id(0, M)
+for k0 in range(0, K, BLOCK):
+    k = k0 + tl.arange(0, BLOCK)
+    i = row * K + k
+    tl.store(x[i], tl.load(x[i], mask=k < K) * 2.0, mask=k < K)
 """),
     "halves_in_place": (f"x: tl.inout[f32, 2 * N], c: tl.ptr[f32, N], {B}", """
 n = tl.block(0, N, BLOCK)
