@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from ferro.codegen.axes import strip_ones
 from ferro.codegen.poly import ZERO, Poly
-from ferro.dsl.ir import Op, Value
+from ferro.dsl.ir import Kernel, Op, Value, walk
+
+_TAME = frozenset(
+    """const scalar program_id arange broadcast expand reshape transpose add sub mul neg div mod
+    min max""".split()
+)
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,29 @@ class Affine:
 
 
 class AffineAnalysis:
-    """Memoised forms of integer values. ``atoms`` maps scalars that are C variables to names."""
+    """Memoised forms of integer values. ``atoms`` maps scalars that are C variables to names.
 
-    def __init__(self, defs: dict[Value, Op]) -> None:
+    ``counted`` are parameters, loop counters and bounds of chunks: the launch proves that what is
+    computed from them alone stays within i32, while arithmetic on other numbers may wrap.
+    """
+
+    def __init__(self, defs: dict[Value, Op], counted: frozenset[Value]) -> None:
         self.defs = defs
+        self.counted = counted
         self.atoms: dict[Value, Poly] = {}
         self._known: dict[Value, Affine | None] = {}
+
+    def name(self, value: Value, name: str) -> None:
+        """``value`` is the C variable ``name`` from here on."""
+        self.atoms[value] = Poly.of(name) if self.tame(value) else Poly.wrapping(name)
+
+    def tame(self, value: Value) -> bool:
+        """True if arithmetic on ``value`` does not wrap."""
+        op = self.defs.get(value)
+        if op is None or op.name not in _TAME:
+            return value in self.counted
+        some = any if op.name in ("min", "max") else all
+        return some(self.tame(a) for a in op.args)
 
     def of(self, value: Value) -> Affine | None:
         if value in self.atoms:
@@ -75,6 +97,17 @@ class AffineAnalysis:
         if name == "shl" and args[1].uniform and args[1].base.constant is not None:
             return args[0].scaled(1 << (args[1].base.constant & 31))
         return None
+
+
+def counted(kernel: Kernel) -> frozenset[Value]:
+    """Scalars that are no data: see ``AffineAnalysis``."""
+    found = {s.value for s in kernel.scalars}
+    for op in walk(kernel.body):
+        if op.name == "for":
+            found.add(op.blocks[0].params[0])
+        elif op.name == "walk":
+            found.update(op.blocks[0].params)
+    return frozenset(found)
 
 
 Strides = tuple[Poly, ...]

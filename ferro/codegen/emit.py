@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ferro.codegen.affine import Affine, AffineAnalysis
+from ferro.codegen.affine import Affine, AffineAnalysis, counted
 from ferro.codegen.axes import Dimensions
 from ferro.codegen.dialect import Dialect, Ex, bare
 from ferro.codegen.functions import Functions
@@ -65,7 +65,7 @@ class Emitter:
         self.dimensions = dimensions
         self.plan = plan
         self.sums = sums
-        self.affine = AffineAnalysis(plan.defs)
+        self.affine = AffineAnalysis(plan.defs, counted(kernel))
         self.writer = Writer()
         self.names = Namer()
         self.scalars: dict[Value, Ex] = {}
@@ -224,7 +224,7 @@ class Emitter:
     def name_scalar(self, value: Value, name: str) -> Ex:
         self.scalars[value] = Ex(name, value.dtype)
         if value.dtype == i32:
-            self.affine.atoms[value] = Poly.of(name)
+            self.affine.name(value, name)
         return self.scalars[value]
 
     def pull(self, value: Value, index: Index, lane: int | None) -> Ex:
@@ -309,6 +309,8 @@ class Emitter:
         return Ex(self.iota(base, affine.strides[lane]), i32, True)
 
     def iota(self, base: Poly, stride: Poly) -> str:
+        if self.dialect.kind == "simt" and (base.wraps or stride.wraps):
+            return (base + stride * "lane").c
         return self.template("iota", base=base.c, stride=stride.c, one=stride.constant == 1)
 
     # -- memory tiles ---------------------------------------------------------------------

@@ -63,7 +63,7 @@ def all_true(e: Emitter, mask: Value, index: Index, lane: int | None) -> str:
             source = view_index(op, mask, index, lane, e.lanes)
             if source is not None:
                 return all_true(e, *source)
-        if op.name in _MARGIN:
+        if op.name in _COMPARED:
             found = _compare_all(e, op, index, lane)
             if found is not None:
                 return found
@@ -71,21 +71,29 @@ def all_true(e: Emitter, mask: Value, index: Index, lane: int | None) -> str:
     return e.template("all_lanes", mask=ex.code) if ex.wide else ex.code
 
 
-# a < b  <=>  b - a > 0, and so on: (sign, comparison)
-_MARGIN = {"lt": (1, ">"), "le": (1, ">="), "gt": (-1, ">"), "ge": (-1, ">=")}
+_COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
 def _compare_all(e: Emitter, op: Op, index: Index, lane: int) -> str | None:
+    """A comparison of the lane next to the border with a side that is the same for all lanes."""
     a, b = (e.affine.of(x) for x in op.args)
     if a is None or b is None:
         return None
-    sign, symbol = _MARGIN[op.name]
-    form: Affine = (b + a.scaled(-1)).scaled(sign)
-    first = e.offset(form, index, lane)
-    step = form.strides[lane]
+    varying, other = (a, b) if b.strides[lane].is_zero() else (b, a)
+    step = varying.strides[lane].constant
+    if step is None or not other.strides[lane].is_zero():
+        return None
+    first = e.offset(varying, index, lane)
     last = first + step * (e.lanes - 1)
-    ends = [first, last] if step.constant is None else [last if step.constant < 0 else first]
-    return "(" + " && ".join(f"{end.c} {symbol} 0" for end in ends) + ")"
+    low, high = (first, last) if step >= 0 else (last, first)
+    symbol, limit = _COMPARED[op.name], e.offset(other, index, lane)
+    below = symbol.startswith("<") == (varying is a)
+    border = high if below else low
+    sides = (border, limit) if varying is a else (limit, border)
+    text = f"{sides[0].c} {symbol} {sides[1].c}"
+    # lanes that wrapped around would not lie between the two ends
+    wraps = low.wraps or high.wraps
+    return f"({low.c} <= {high.c} && {text})" if wraps else f"({text})"
 
 
 def pull_load(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) -> Ex:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
+_UNSIGNED = "(uint)"
 Monomial = tuple[str, ...]
 PolyLike = Union["Poly", int, str]
 
@@ -29,6 +30,11 @@ class Poly:
         if isinstance(x, int):
             return Poly._from({(): x})
         return Poly((((x,), 1),))
+
+    @staticmethod
+    def wrapping(name: str) -> Poly:
+        """A name whose sums and products may leave i32: C computes with it unsigned."""
+        return Poly.of(_UNSIGNED + name)
 
     @staticmethod
     def _from(terms: dict[Monomial, int]) -> Poly:
@@ -60,6 +66,15 @@ class Poly:
         (m, c), *rest = self.terms
         return c if not rest and m == () else None
 
+    @property
+    def wraps(self) -> bool:
+        """True if the value may be one that wrapped around; a name alone is just its value."""
+        return not self._lone and any(n.startswith(_UNSIGNED) for m, _ in self.terms for n in m)
+
+    @property
+    def _lone(self) -> bool:
+        return len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1
+
     def is_zero(self) -> bool:
         return not self.terms
 
@@ -80,13 +95,17 @@ class Poly:
             number = "(-2147483647 - 1)" if least else str(abs(c))
             size = "*".join(m) if m and abs(c) == 1 else "*".join([*m, number])
             text += (" - " if c < 0 and not least else " + ") + size
-        return text[3:] if text.startswith(" + ") else "-" + text[3:]
+        text = text[3:] if text.startswith(" + ") else "-" + text[3:]
+        if self._lone:
+            return text.removeprefix(_UNSIGNED)
+        return f"(int)({text})" if self.wraps else text
 
     @property
     def c(self) -> str:
         """C text that is safe as an operand."""
         text = str(self)
-        return text if len(self.terms) < 2 and not text.startswith("-") else f"({text})"
+        plain = len(self.terms) < 2 and not text.startswith("-")
+        return text if plain or self.wraps else f"({text})"
 
 
 ZERO = Poly()

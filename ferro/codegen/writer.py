@@ -84,11 +84,13 @@ _RESERVED = frozenset(
     convert as_int as_float fma mad abs rint floor ceil round trunc exp log sqrt rsqrt sin cos tan
     tanh erf pow fabs fmin fmax uint uchar ushort ulong size_t event_t image sampler pipe vload
     vstore barrier isnan isinf read_only write_only read_write generic lane sum main printf
-    INFINITY NAN UNROLL IOTA""".split()
+    INFINITY NAN UNROLL IOTA NULL MAXFLOAT HUGE_VAL HUGE_VALF asm typeof quad complex
+    imaginary""".split()
 )
 _TAKEN = re.compile(
-    r"ferro_|(as|convert|get|atomic|native|half|intel|sub_group|work_group|dot|vload|vstore|cl|CL)_"
-    r"|v(load|store)\d+$|(char|uchar|short|ushort|int|uint|long|ulong|float|double|half)\d+(_u)?$"
+    r"(ferro|as|convert|get|atomic|native|half|intel|sub_group|work_group|dot|vload|vstore|memory"
+    r"|cl|CL|CLK|ATOMIC|M|FLT|DBL|HALF|S?CHAR|UCHAR|U?SHRT|U?INT|U?LONG)_|v(load|store)\d+$|.*_t$"
+    r"|(char|uchar|short|ushort|int|uint|long|ulong|float|double|half)\d+(_u)?$"
 )
 
 
