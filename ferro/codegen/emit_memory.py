@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ferro.codegen.affine import Affine
 from ferro.codegen.dialect import Ex
 from ferro.codegen.emit import EMITS, PULLS, Emitter, Index
 from ferro.codegen.inline import VIEWS
