@@ -126,6 +126,7 @@ class Dialect:
             s=args[0].dtype.name,
             n=n,
             T=self.ctype(t, wide),
+            S=self.ctype(args[0].dtype, wide),
             signed="int" if t.name == "bool" else _SIGNED[t.size],
             args=codes,
             function=self.function_name(op.attrs.get("function", ""), wide),

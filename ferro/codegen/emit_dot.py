@@ -29,6 +29,9 @@ from ferro.dsl.types import i32
 # A product's loop over k is unrolled up to so many steps.
 UNROLLED_WORDS = 8
 UNROLLED_K = 8
+# Larger tiles are loops: a compiler takes minutes for some thousands of statements in a row.
+UNROLLED_TILE = 256
+UNROLLED_PRODUCTS = 1024
 # A sum of more products of -128 could reach 2^31, where dp4a saturates and the language wraps.
 SATURATING_K = 2**17 - 1
 _FMA = Op("fma", (), ())
@@ -133,11 +136,12 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
                 )
                 e.line(f"{target} = {code};")
 
-            e.nest((array.registers[inner],), at_inner, unroll=True)
+            e.nest((array.registers[inner],), at_inner, unroll=straight or None)
 
-        e.nest((array.registers[outer],), at_outer, unroll=True)
+        e.nest((array.registers[outer],), at_outer, unroll=straight)
 
-    _steps(e, words, UNROLLED_WORDS, at_word)
+    straight = _size(array) <= UNROLLED_TILE
+    _steps(e, words, min(UNROLLED_WORDS, UNROLLED_PRODUCTS // _size(array)), at_word)
     e.keep(op.result, array)
 
 
@@ -160,6 +164,10 @@ def _needs_memory(e: Emitter, operand: Operand) -> bool:
     if op.name == "load_block":
         return False
     return op.name != "load" or not contiguous(e, op)
+
+
+def _size(array: Array) -> int:
+    return array.registers[0] * array.registers[1]
 
 
 def _steps(e: Emitter, count: int, unrolled: int, body: Callable[[Poly], None]) -> None:
@@ -226,9 +234,9 @@ def emit_dot(e: Emitter, op: Op) -> None:
             new = e.dialect.apply(_FMA, [x, y, old], op.result)
             e.line(f"{target} = {bare(new.code)};")
 
-        e.nest(array.registers, element, unroll=True)
+        e.nest(array.registers, element, unroll=_size(array) <= UNROLLED_TILE)
 
-    _steps(e, a.shape[1], UNROLLED_K, at_k)
+    _steps(e, a.shape[1], min(UNROLLED_K, UNROLLED_PRODUCTS // _size(array)), at_k)
     e.keep(op.result, array)
 
 

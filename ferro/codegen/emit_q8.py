@@ -117,16 +117,29 @@ def prefetch(e: Emitter, op: Op, row: Poly, word: Poly) -> None:
 def pull_element(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:
     """One int8 of a block for each lane; lanes may be rows or positions in the block."""
     row, k = index
+    if lane == 1 and e.dialect.kind == "simd":
+        return _pull_vector(e, op, row, k * e.lanes)
     if lane == 1:
-        parts = [pull_element(e, op, (row, k * e.lanes + i), None).code for i in range(e.lanes)]
-        return Ex(e.template("build", T=e.dialect.ctype(i8, True), parts=parts), i8, True)
+        k = k * e.lanes + "lane"
     if k.constant is None:
         word, byte = Poly.of(f"(({k}) / 4)"), f"(({k}) % 4)"
     else:
         word, byte = Poly.of(k.constant // 4), str(k.constant % 4)
     ex, biased = pull_word(e, op, row, word, lane == 0)
     code = e.template("byte", word=ex.code, byte=byte, biased=biased, n=e.dialect.suffix(ex.wide))
-    return Ex(code, i8, ex.wide)
+    return Ex(code, i8, ex.wide or lane == 1)
+
+
+def _pull_vector(e: Emitter, op: Op, row: Poly, k: Poly) -> Ex:
+    """The bytes from ``k`` on of a row's block as one vector."""
+    words = max(e.lanes // 4, 1)
+    first = k.divide(4) if e.lanes >= 4 else Poly.of(f"(({k}) / 4)")
+    parts, biased = [], False
+    for i in range(words):
+        ex, biased = pull_word(e, op, row, first + i, False)
+        parts.append(ex.code)
+    code = e.template("bytes", parts=parts, biased=biased, second=f"({k}) % 4")
+    return Ex(code, i8, True)
 
 
 def pull_load_block(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) -> Ex:
