@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
 import pyopencl as cl
@@ -56,6 +57,8 @@ class OpenCLDevice(Device):
         self.cache = cache or ProgramCache()
         self.launcher = Launcher(self)
         self._built: dict[str, building.Built] = {}
+        self._near: WeakKeyDictionary[Kernel, dict[tuple[Target, str], building.Built]]
+        self._near = WeakKeyDictionary()
         self._locks = building.BuildLocks()
         self._targets: tuple[Target, ...] = ()
 
@@ -122,6 +125,14 @@ class OpenCLDevice(Device):
 
     def built(self, kernel: Kernel, target: Target, config: Config) -> building.Built:
         """The compiled kernel from memory, from the program cache, or newly generated."""
+        near = self._near.setdefault(kernel, {})
+        wanted = (target, str(config))
+        if wanted not in near:
+            near[wanted] = self._far(kernel, target, config)
+        return near[wanted]
+
+    def _far(self, kernel: Kernel, target: Target, config: Config) -> building.Built:
+        """``built`` by the key of the program cache: a millisecond, mostly the kernel's digest."""
         from ferro.runtime.keys import key_parts
 
         parts = key_parts(kernel, target, config, self.info)
@@ -164,5 +175,6 @@ class OpenCLDevice(Device):
         if not self.queue.watchdog.lost:
             self.finish()
         self._built.clear()
+        self._near.clear()
         self.launcher.clear()
         self.queue.watchdog.close()
