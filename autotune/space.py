@@ -30,6 +30,7 @@ def space(problem: Problem, device: Device) -> list[Config]:
             lane_axes(kernel, problem.target),
             splits(kernel, problem, device),
             dots(kernel, problem.target),
+            prefetches(kernel, problem.target),
         )
     )
     found = [Config(constants, *rest) for constants in schedules(problem) for rest in general]
@@ -85,6 +86,11 @@ def chunks(kernel: ir.Kernel, problem: Problem) -> int:
 def dots(kernel: ir.Kernel, target: Target) -> Sequence[str | None]:
     """Instructions that the hardware has can be slower than plain code, where weights allow it."""
     return (None, "emulated") if target.dot == "dp4a" and has_dot(kernel) else (None,)
+
+
+def prefetches(kernel: ir.Kernel, target: Target) -> Sequence[bool]:
+    """Weights that many rows share are in a cache: asking for them ahead costs and gives nothing."""
+    return (True, False) if "prefetch" in target.features and has_weights(kernel) else (True,)
 
 
 def has_weights(kernel: ir.Kernel) -> bool:

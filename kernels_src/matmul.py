@@ -20,8 +20,8 @@ def matmul(
     BK: tl.schedule[4, 8, 16] = 4,
 ):
     """y = x @ w, one fma per k."""
-    n = tl.block(0, N, BN)
-    m = tl.block(1, M, BM)
+    n = tl.block(1, N, BN)
+    m = tl.block(0, M, BM)
     for c in tl.chunks(K, 512):
         part = tl.zeros([BM, BN], tl.f32)
         for k0 in range(c.start, c.stop, BK):
@@ -48,8 +48,8 @@ def matmul_q8(
     BN: tl.schedule[16, 32, 64] = 64,
 ):
     """y = ACT(x @ w.T + bias) + residual"""
-    n = tl.block(0, N, BN)
-    m = tl.block(1, M, BM)
+    n = tl.block(1, N, BN)
+    m = tl.block(0, M, BM)
     for c in tl.chunks(K, 512):
         part = tl.zeros([BM, BN], tl.f32)
         for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
@@ -78,8 +78,8 @@ def gated_q8(
     BN: tl.schedule[16, 32] = 32,
 ):
     """y = ACT(x @ gate.T) * (x @ up.T): the bits of two matmul_q8 and an activate_multiply."""
-    n = tl.block(0, N, BN)
-    m = tl.block(1, M, BM)
+    n = tl.block(1, N, BN)
+    m = tl.block(0, M, BM)
     for c in tl.chunks(K, 512):
         part_g = tl.zeros([BM, BN], tl.f32)
         part_u = tl.zeros([BM, BN], tl.f32)

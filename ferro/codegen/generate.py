@@ -71,6 +71,8 @@ def resolve(target: Target, config: Config) -> Target:
     features = target.features
     if not subgroup.possible(target.kind, lanes):
         features -= {subgroup.FEATURE}
+    if not config.prefetch:
+        features -= {"prefetch"}
     return replace(target, lanes=lanes, dot=dot, features=features)
 
 

@@ -36,7 +36,8 @@ class Config:
 
     ``constants`` sets the kernel's schedule constexprs; ``lanes`` and ``dot`` override the
     target's; ``lane_axis`` names the axis labels to put on lanes, most wanted first; ``split`` is
-    the number of work-groups that share one program's ordered walk (1: not split).
+    the number of work-groups that share one program's ordered walk (1: not split); ``prefetch``
+    False leaves out asking for weights ahead, which only pays where they come from memory.
     """
 
     constants: Mapping[str, int] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Config:
     lane_axis: tuple[str, ...] = ()
     split: int = 1
     dot: str | None = None
+    prefetch: bool = True
 
     def __str__(self) -> str:
         words = [f"{k}={v}" for k, v in sorted(self.constants.items())]
@@ -51,6 +53,7 @@ class Config:
         words += [f"lane_axis={'+'.join(self.lane_axis)}"] if self.lane_axis else []
         words += [f"split={self.split}"] if self.split != 1 else []
         words += [f"dot={self.dot}"] if self.dot else []
+        words += [] if self.prefetch else ["prefetch=0"]
         return " ".join(words) or "default"
 
 

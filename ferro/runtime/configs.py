@@ -164,7 +164,7 @@ def read_table(table: Mapping[str, Any]) -> list[Shipped]:
 
 
 def config_defaults() -> dict[str, Any]:
-    return {"constants": {}, "lanes": None, "lane_axis": [], "split": 1, "dot": None}
+    return {"constants": {}, "lanes": None, "lane_axis": [], "split": 1, "dot": None, "prefetch": True}
 
 
 def parse_forced(text: str) -> dict[str, Config]:
@@ -199,6 +199,8 @@ def parse_config(text: str) -> Config:
             made = replace(made, lanes=int(value))
         elif name == "split":
             made = replace(made, split=int(value))
+        elif name == "prefetch":
+            made = replace(made, prefetch=value != "0")
         else:
             made = replace(made, constants={**made.constants, name: int(value)})
     return made

@@ -50,6 +50,7 @@ def config_to_json(config: Config) -> dict[str, Any]:
         "lane_axis": list(config.lane_axis),
         "split": config.split,
         "dot": config.dot,
+        "prefetch": config.prefetch,
     }
 
 
