@@ -35,6 +35,8 @@ class BadSampling(ValueError):
 class BadLogits(ArithmeticError):
     """Logits from which no token can be chosen."""
 
+    exit_code = 1
+
 
 @dataclass(frozen=True)
 class Sampling:
