@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ EMBEDDING = "token_embd.weight"
 @dataclass(frozen=True)
 class Layer:
     """One block. ``kv_heads`` 0 marks a short convolution in the place of attention; ``window`` 0
-    means that every key is seen; ``rotated`` is how many of a head's dimensions turn."""
+    means that every key is seen; ``rotated`` is how many of a head's dimensions turn, by positions
+    divided by ``rope_factor``."""
 
     heads: int
     kv_heads: int
@@ -26,6 +28,7 @@ class Layer:
     window: int = 0
     rope_base: float = 10000.0
     rotated: int = 0
+    rope_factor: float = 1.0
 
     @property
     def attends(self) -> bool:
@@ -43,8 +46,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """``taps`` of short convolutions, ``head_blocks`` of a decision head at the end of ``layers``,
-    ``per_layer`` inputs and ``out`` width of an embedding model are 0 where there are none."""
+    """``score_scale`` multiplies the products of queries and keys. ``taps`` of short convolutions,
+    ``head_blocks`` of a decision head at the end of ``layers``, ``per_layer`` inputs and ``out``
+    width of an embedding model are 0 where there are none."""
 
     architecture: str
     width: int
@@ -52,6 +56,7 @@ class Hyperparameters:
     context: int
     eps: float
     layers: tuple[Layer, ...]
+    score_scale: float = 1.0
     causal: bool = True
     taps: int = 0
     head_blocks: int = 0
@@ -108,6 +113,21 @@ class Reader:
             raise self.wrong(name, f"{size} dimensions of heads of {head}")
         return size
 
+    def rope_factor(self) -> float:
+        """What positions are divided by before heads turn: 1, or that of linear scaling."""
+        kind = self.metadata.text(self.key("rope.scaling.type"), "linear")
+        if kind not in ("none", "linear"):
+            raise self.wrong("rope.scaling.type", f"`{kind}` is not supported (none, linear)")
+        old = "rope.scale_linear"
+        name = old if self.key(old) in self.metadata else "rope.scaling.factor"
+        # files write 0 for none
+        factor = self.metadata.real(self.key(name), 0.0) if kind == "linear" else 0.0
+        return self.real(name) if factor else 1.0
+
+    def score_scale(self, head: int) -> float:
+        """What products of queries and keys are multiplied by, 1 / sqrt(head) by default."""
+        return self.metadata.real(self.key("attention.scale"), 0.0) or 1 / math.sqrt(head)
+
     def kv_heads(self, default: int | None = None, least: int = 1) -> tuple[int, ...]:
         """Heads of keys and values in each block, divisors of the heads of queries."""
         found = self.integers("attention.head_count_kv", default, least)
@@ -129,9 +149,14 @@ class Reader:
 
     def made(self, layers: Iterable[Layer]) -> Hyperparameters:
         """The hyperparameters that every architecture has. Raises MissingTensor, WrongShape."""
-        context, eps = self.integer("context_length"), self.real("attention.layer_norm_rms_epsilon")
         return Hyperparameters(
-            self.architecture, self.width, self._vocabulary(), context, eps, tuple(layers)
+            self.architecture,
+            self.width,
+            self._vocabulary(),
+            self.integer("context_length"),
+            self.real("attention.layer_norm_rms_epsilon"),
+            tuple(layers),
+            self.score_scale(self.head()),
         )
 
     def wrong(self, name: str, problem: str) -> WrongValue:

@@ -46,8 +46,10 @@ class LanguageModel:
         return cls(GgufFile(path), device, context, slots)
 
     def forward(self, pieces: Sequence[Piece]) -> npt.NDArray[np.float32]:
-        """The logits of the wanted rows, float32 [sum of ``wanted``, vocabulary], pieces in order."""
-        return np.empty((sum(piece.wanted for piece in pieces), self.hyperparameters.vocabulary), np.float32)
+        """The logits of the wanted rows, float32 [sum of ``wanted``, vocabulary]."""
+        return np.empty(
+            (sum(piece.wanted for piece in pieces), self.hyperparameters.vocabulary), np.float32
+        )
 
     def close(self) -> None:
         """Give the device's memory back."""

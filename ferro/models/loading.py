@@ -27,8 +27,9 @@ SHOW_AFTER = 1.0  # seconds
 class Part:
     """What a device keeps under one name: a tensor, or the rows of several one after the other.
 
-    ``form`` is "q8" (matrices only) or "f32"; ``config`` names the layout where it is not the
-    device's usual one. An f32 part is one tensor of its own shape.
+    ``form`` is "q8" (matrices only), "f32", or "turned" (matrices only): float32 with a row of the
+    file in each column, as float32 products read it. ``config`` names the layout where it is not
+    the device's usual one.
     """
 
     name: str
@@ -62,7 +63,7 @@ def load(
     Shows a bar on a terminal if it takes longer than a second. Raises ModelError, OutOfMemory.
     """
     sized = sorted(((kept_bytes(file, part), part) for part in wanted), key=lambda x: -x[0])
-    _check_room(device, sum(size for size, _ in sized))
+    check_room(file, device, [part for _, part in sized])
     buffers: dict[str, Any] = {}
     done = 0
     with (
@@ -81,22 +82,26 @@ def load(
     return buffers
 
 
+def check_room(file: GgufFile, device: Device, wanted: Iterable[Part], caches: int = 0) -> None:
+    """Raises OutOfMemory if parts, and ``caches`` bytes beside them, cannot fit."""
+    needed = sum(kept_bytes(file, part) for part in wanted)
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = min(host, device.info.capabilities.get("memory", host))
+    if needed + caches > there:
+        more = f" and the caches {megabytes(caches)}" if caches else ""
+        raise OutOfMemory(
+            f"the weights take {megabytes(needed)}{more}, {device.name} has {megabytes(there)}"
+        )
+
+
 def put(file: GgufFile, device: Device, part: Part, target: Target | None = None) -> Any:
     """One part as a buffer of ``device``. Raises ModelError, OutOfMemory."""
     if part.form == "q8":
         matrix = weights.q8(file, part.tensors)
         return device.weights(matrix, target=target, config=part.config)
-    return device.array(weights.f32(file, part.tensors[0]), "weights")
+    read = weights.turned if part.form == "turned" else weights.f32
+    return device.array(read(file, part.tensors), "weights")
 
 
 def _whole(sized: Sequence[tuple[int, Part]]) -> int:
     return sum(size for size, _ in sized) // MEGA
-
-
-def _check_room(device: Device, needed: int) -> None:
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    there = min(host, device.info.capabilities.get("memory", host))
-    if needed > there:
-        raise OutOfMemory(
-            f"the weights take {megabytes(needed)}, {device.name} has {megabytes(there)}"
-        )

@@ -1,4 +1,4 @@
-"""Tensors of a file as kernels take them: ``Q8`` matrices, or float32 arrays.
+"""Tensors of a file as kernels take them: ``Q8`` matrices, or float32 arrays, turned or not.
 
 Q8_0 is taken as it is, bit for bit; every other type becomes float32 exactly and then Q8_0 by the
 rule of ``Q8.quantize``. Only matrices of weights are quantised: vectors, scalars, biases and the
@@ -42,20 +42,45 @@ def check_type(file: GgufFile, info: TensorInfo) -> None:
         )
 
 
-def f32(file: GgufFile, name: str) -> npt.NDArray[np.float32]:
-    """A tensor as float32 of its own shape, in memory of its own.
+def f32(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32]:
+    """A tensor as float32 of its own shape, or the rows of several one after the other.
 
-    Raises MissingTensor, UnsupportedType.
+    Raises MissingTensor, UnsupportedType, WrongShape.
     """
-    info = file.tensor(name)
-    check_type(file, info)
-    out = np.empty(info.shape, np.float32)
-    blocks = file.blocks(info)
-    rows = out.reshape(len(blocks), -1)
-    for part in _chunks(*rows.shape):
-        with np.errstate(invalid="ignore", over="ignore"):
-            rows[part] = dequantise.dequantise(blocks[part], info.kind.name)
-    file.drop(info)
+    infos = _infos(file, names)
+    first = infos[0].shape
+    for info in infos[1:]:
+        if info.shape[1:] != first[1:]:
+            raise WrongShape(
+                str(file.path),
+                f"tensor `{info.name}` of shape {list(info.shape)} does not go with {list(first)}",
+            )
+    shape = (sum(info.shape[0] for info in infos), *first[1:]) if first else first
+    out = np.empty(shape, np.float32)
+    values = out.reshape(-1)
+    start = 0
+    for info in infos:
+        _dequantise(file, info, values[start : start + info.size])
+        start += info.size
+    return out
+
+
+def turned(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32]:
+    """A matrix as float32 [columns, rows], or several of equal width side by side.
+
+    Raises MissingTensor, UnsupportedType, WrongShape.
+    """
+    infos = _infos(file, names)
+    out = np.empty((_common_cols(file, infos), sum(info.shape[0] for info in infos)), np.float32)
+    first = 0
+    for info in infos:
+        blocks = file.blocks(info)
+        for part in _chunks(*info.shape):
+            columns = slice(first + part.start, first + part.stop)
+            with np.errstate(invalid="ignore", over="ignore"):
+                out[:, columns] = dequantise.dequantise(blocks[part], info.kind.name).T
+        file.drop(info)
+        first += info.shape[0]
     return out
 
 
@@ -65,7 +90,7 @@ def q8(file: GgufFile, names: str | Sequence[str]) -> Q8:
     Raises MissingTensor, UnsupportedType, WrongShape, and BadNumbers for values that are not
     finite or too large for Q8_0.
     """
-    infos = [file.tensor(name) for name in ([names] if isinstance(names, str) else names)]
+    infos = _infos(file, names)
     cols = _common_cols(file, infos)
     rows = sum(info.shape[0] for info in infos)
     q = np.empty((rows, padded_cols(cols)), np.int8)
@@ -79,9 +104,24 @@ def q8(file: GgufFile, names: str | Sequence[str]) -> Q8:
     return Q8(q, scale, cols)
 
 
-def _common_cols(file: GgufFile, infos: Sequence[TensorInfo]) -> int:
+def _infos(file: GgufFile, names: str | Sequence[str]) -> list[TensorInfo]:
+    infos = [file.tensor(name) for name in ([names] if isinstance(names, str) else names)]
     for info in infos:
         check_type(file, info)
+    return infos
+
+
+def _dequantise(file: GgufFile, info: TensorInfo, out: npt.NDArray[np.float32]) -> None:
+    blocks = file.blocks(info)
+    rows = out.reshape(len(blocks), -1)
+    for part in _chunks(*rows.shape):
+        with np.errstate(invalid="ignore", over="ignore"):
+            rows[part] = dequantise.dequantise(blocks[part], info.kind.name)
+    file.drop(info)
+
+
+def _common_cols(file: GgufFile, infos: Sequence[TensorInfo]) -> int:
+    for info in infos:
         if len(info.shape) != 2 or info.shape[1] != infos[0].shape[-1]:
             raise WrongShape(
                 str(file.path),

@@ -222,6 +222,8 @@ def add(writer: gguf.GGUFWriter, name: str, value: Any) -> None:
         writer.add_uint32(name, value)
     elif isinstance(value, float):
         writer.add_float32(name, value)
+    elif isinstance(value, str):
+        writer.add_string(name, value)
     else:
         writer.add_array(name, value)
 

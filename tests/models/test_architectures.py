@@ -140,10 +140,47 @@ def test_fused_queries_keys_and_values(tmp_path: Path) -> None:
 
 
 def test_optional_tensors_are_checked_where_they_are(tmp_path: Path) -> None:
-    extra = {"output.weight": (TOKENS, WIDTH), "blk.0.attn_q.bias": (WIDTH,)}
+    extra = {"output.weight": (TOKENS, WIDTH), "blk.0.attn_output.bias": (WIDTH,)}
     assert read(tmp_path, "llama", shapes=extra).vocabulary == TOKENS
     said = refused(tmp_path, errors.WrongShape, "llama", shapes={"output.weight": (TOKENS, 32)})
     assert said == f"tensor `output.weight` has shape [{TOKENS}, 32] instead of [{TOKENS}, {WIDTH}]"
+
+
+def test_biases_of_queries_keys_and_values_go_together(tmp_path: Path) -> None:
+    biases = {f"blk.0.attn_{n}.bias": (size,) for n, size in (("q", WIDTH), ("k", 32), ("v", 32))}
+    assert read(tmp_path, "llama", shapes=biases).vocabulary == TOKENS
+    del biases["blk.0.attn_v.bias"]
+    said = refused(tmp_path, errors.MissingTensor, "llama", shapes=biases)
+    assert said == "the tensor `blk.0.attn_v.bias` is missing"
+
+
+def test_positions_may_be_scaled(tmp_path: Path) -> None:
+    keys = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    assert {layer.rope_factor for layer in read(tmp_path, "llama", keys=keys).layers} == {4.0}
+    # of Gemma 3 those layers alone that see all keys
+    assert [layer.rope_factor for layer in read(tmp_path, "gemma3", keys=keys).layers] == [1, 1, 4]
+    old = read(tmp_path, "llama", keys={"rope.scale_linear": 8.0})
+    assert old.layers[0].rope_factor == 8
+    for kind, factor in (("none", 4.0), ("linear", 0.0)):
+        keys = {"rope.scaling.type": kind, "rope.scaling.factor": factor}
+        assert read(tmp_path, "llama", keys=keys).layers[0].rope_factor == 1
+
+
+@pytest.mark.parametrize("kind", ["yarn", "longrope"])
+@pytest.mark.parametrize("name", ["llama", "lfm2", "gemma3"])
+def test_other_ways_of_scaling_positions_are_refused(tmp_path: Path, name: str, kind: str) -> None:
+    said = refused(tmp_path, errors.WrongValue, name, keys={"rope.scaling.type": kind})
+    assert said == f"the key `{name}.rope.scaling.type`: `{kind}` is not supported (none, linear)"
+
+
+def test_scale_of_scores(tmp_path: Path) -> None:
+    assert read(tmp_path, "llama").score_scale == HEAD**-0.5
+    assert read(tmp_path, "llama", keys={"attention.scale": 0.5}).score_scale == 0.5
+
+
+def test_capped_logits_are_refused(tmp_path: Path) -> None:
+    keys = {"final_logit_softcapping": 30.0}
+    assert "cap of logits" in refused(tmp_path, errors.WrongValue, "gemma3", keys=keys)
 
 
 @pytest.mark.parametrize(

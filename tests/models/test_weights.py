@@ -155,3 +155,32 @@ def test_only_matrices_of_weights_become_q8(tmp_path: Path) -> None:
     found = {name: weights.is_matrix(info) for name, info in file.tensors.items()}
     kept = {"blk.0.attn_norm.weight": False, "v.patch_embd.weight": False}
     assert found == shapes | kept
+
+
+# --- float32 matrices ----------------------------------------------------------------------------
+
+
+def test_turned_matrices_stand_side_by_side(tmp_path: Path) -> None:
+    file = GgufFile(ggufs.model(tmp_path / "model.gguf", "lfm2", "Q4_0"))
+    names = [f"blk.1.attn_{part}.weight" for part in "qkv"]
+    wanted = np.concatenate([weights.f32(file, name) for name in names])
+    found = weights.turned(file, names)
+    assert found.flags.c_contiguous and (found == wanted.T).all()
+    assert (weights.f32(file, names) == wanted).all()
+
+
+def test_turned_matrices_are_of_equal_width(tmp_path: Path) -> None:
+    file = GgufFile(ggufs.model(tmp_path / "model.gguf", "lfm2"))
+    names = ["blk.1.attn_q.weight", "blk.1.ffn_down.weight"]
+    for read in (weights.turned, weights.f32):
+        with pytest.raises(WrongShape, match=r"`blk\.1\.ffn_down\.weight`"):
+            read(file, names)
+    with pytest.raises(WrongShape, match="is no matrix"):
+        weights.turned(file, "token_embd_norm.weight")
+
+
+def test_vectors_stand_one_after_the_other(tmp_path: Path) -> None:
+    file = GgufFile(ggufs.model(tmp_path / "model.gguf", "lfm2"))
+    names = ["blk.0.attn_norm.weight", "blk.1.attn_q_norm.weight"]
+    wanted = np.concatenate([weights.f32(file, name) for name in names])
+    assert (weights.f32(file, names) == wanted).all()
