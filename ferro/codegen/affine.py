@@ -12,6 +12,7 @@ _TAME = frozenset(
     """const scalar program_id arange broadcast expand reshape transpose add sub mul neg div mod
     min max""".split()
 )
+_LONGEST = 64  # factors of a base: what is longer gets a variable of its own
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class AffineAnalysis:
         self.counted = counted
         self.atoms: dict[Value, Poly] = {}
         self._known: dict[Value, Affine | None] = {}
+        self._tame: dict[Value, bool] = {}
 
     def name(self, value: Value, name: str) -> None:
         """``value`` is the C variable ``name`` from here on."""
@@ -52,6 +54,11 @@ class AffineAnalysis:
 
     def tame(self, value: Value) -> bool:
         """True if arithmetic on ``value`` does not wrap."""
+        if value not in self._tame:
+            self._tame[value] = self._tamed(value)
+        return self._tame[value]
+
+    def _tamed(self, value: Value) -> bool:
         op = self.defs.get(value)
         if op is None or op.name not in _TAME:
             return value in self.counted
@@ -80,7 +87,8 @@ class AffineAnalysis:
         if op.name in _VIEWS:
             strides = _VIEWS[op.name](op, known[0].strides)
             return None if strides is None else Affine(known[0].base, strides)
-        return self._arithmetic(op.name, known)
+        found = self._arithmetic(op.name, known)
+        return found if found is None or found.base.factors <= _LONGEST else None
 
     @staticmethod
     def _arithmetic(name: str, args: list[Affine]) -> Affine | None:

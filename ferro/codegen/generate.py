@@ -37,7 +37,13 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
     if config.split > 1:
         split = split_walk(kernel, config.split)
         parts, scratch = [split.chunks, split.combine], split.scratch
-    written = [_entry(part, dialect, functions, config, scratch) for part in parts]
+    try:
+        written = [_entry(part, dialect, functions, config, scratch) for part in parts]
+    except RecursionError:
+        raise ConfigError(
+            f"`{kernel.name}` computes a value in too many steps, each from the one before: "
+            "let a loop over `range` take them, not one over `tl.static_range`"
+        ) from None
     options = ("-cl-std=CL3.0",) if target.dot == "dp4a" else ("-cl-std=CL1.2",)
     source = render(
         target.kind,

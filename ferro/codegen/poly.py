@@ -75,6 +75,11 @@ class Poly:
     def _lone(self) -> bool:
         return len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1
 
+    @property
+    def factors(self) -> int:
+        """How many names and numbers it is written with."""
+        return sum(len(m) + 1 for m, _ in self.terms)
+
     def is_zero(self) -> bool:
         return not self.terms
 

@@ -52,9 +52,21 @@ def check(kernel: ir.Kernel, scalars: Scalars, grid: Sequence[int], extents: Sha
     """
     if 0 in grid:
         return
-    found = _checker(kernel).findings(scalars, tuple(grid), extents)
+    try:
+        found = _checker(kernel).findings(scalars, tuple(grid), extents)
+    except RecursionError:
+        found = [_too_long(kernel)]
     if found:
         raise LaunchError(found)
+
+
+def _too_long(kernel: ir.Kernel) -> Diagnostic:
+    return Diagnostic(
+        "FER703",
+        kernel.span,
+        f"an index of `{kernel.name}` is computed in too many steps, each from the one before",
+        "let a loop over `range` take the steps, not one over `tl.static_range`",
+    )
 
 
 def access_ranges(

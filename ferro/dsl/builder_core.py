@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ferro.dsl import limits
 from ferro.dsl.diagnostics import fail
 from ferro.dsl.ir import Block, Op, Value
 from ferro.dsl.static import Constant, Static
@@ -50,6 +51,12 @@ class Core:
     @contextmanager
     def inside(self, block: Block) -> Iterator[Block]:
         """Append to ``block`` until the end of the ``with`` statement."""
+        if len(self._scopes) > limits.NESTING:
+            self.fail(
+                "FER233",
+                f"loops and branches nest more than {limits.NESTING} deep",
+                help="merge some of them, or let programs share the work of the outer ones",
+            )
         self._scopes.append(Scope(block))
         try:
             yield block
@@ -66,6 +73,8 @@ class Core:
         **attrs: Any,
     ) -> tuple[Value, ...]:
         """Append an operation unchecked, or return the equal pure one that is in reach."""
+        for type in types:
+            self._check_size(type)
         key = (name, tuple(a.id for a in args), tuple(types), _freeze(attrs))
         if name not in _IMPURE:
             for scope in reversed(self._scopes):
@@ -78,6 +87,22 @@ class Core:
         if name not in _IMPURE:
             self._scopes[-1].known[key] = op
         return results
+
+    def _check_size(self, type: TileType) -> None:
+        if type.size > limits.TILE:
+            self.fail(
+                "FER230",
+                f"a tile of {type.size} elements",
+                f"the tile would be {type!r}",
+                help=f"a tile holds at most {limits.TILE} elements: "
+                "let more programs, or a loop, share the work",
+            )
+        if type.rank > limits.RANK:
+            self.fail(
+                "FER231",
+                f"a tile of {type.rank} axes",
+                help=f"a tile has at most {limits.RANK}: merge some with `tl.reshape`",
+            )
 
     def emit1(self, name: str, args: Sequence[Value], type: TileType, /, **attrs: Any) -> Value:
         """``emit`` of an operation with one result."""

@@ -37,6 +37,8 @@ class Shapes(Core):
                 f"`tl.arange({start}, {stop})` is empty",
                 help="the second bound must be greater than the first",
             )
+        for element in (first, first + size - 1):
+            self._fit(element, i32)
         mark = {"schedule": True} if derives(start) or derives(stop) else {}
         label = axis or self.label or f"axis{first}_{size}"
         kind = TileType(i32, (size,))

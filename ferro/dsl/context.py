@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from ferro.dsl import limits
+from ferro.dsl.ast import Node
 from ferro.dsl.builder import Builder
 from ferro.dsl.diagnostics import Collector, CompileError, Diagnostic, did_you_mean, fail
 from ferro.dsl.foreign import HINTS
@@ -43,6 +45,8 @@ class Context:
     errors: Collector = field(default_factory=Collector)
     frames: list[Frame] = field(default_factory=list)
     grid: dict[int, Extent] = field(default_factory=dict)
+    depth: int = 0
+    read: int = 0
 
     @property
     def frame(self) -> Frame:
@@ -57,6 +61,30 @@ class Context:
     ) -> NoReturn:
         """Raise a CompileError at the node being read, or at ``span``."""
         fail(code, span or self.builder.span, message, help, notes)
+
+    def deeper(self, node: Node) -> None:
+        """Note that ``node`` is about to be read inside of what is being read."""
+        self.depth += 1
+        if self.depth > limits.DEPTH:
+            self.fail(
+                "FER232",
+                f"blocks, calls and operators nest more than {limits.DEPTH} deep",
+                span=node.span,
+                help="assign parts to variables, and call fewer functions inside of each other",
+            )
+
+    def count(self, node: Node) -> None:
+        """Note that a statement is about to be read. Raises when there were too many."""
+        self.read += 1
+        if self.read > limits.STATEMENTS:
+            self.errors.close(
+                Diagnostic(
+                    "FER234",
+                    node.span,
+                    f"more than {limits.STATEMENTS} statements after unrolling and inlining",
+                    "use `range` for `tl.static_range`, or split the kernel",
+                )
+            )
 
     def report(self, error: CompileError) -> None:
         """Note the findings of an error and go on; raises when there are too many."""

@@ -58,13 +58,20 @@ class Collector:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Span], Diagnostic] = {}
+        self._closed = False
 
     def add(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Note findings; raise at once when the limit is reached."""
         for diagnostic in diagnostics:
             self._found.setdefault((diagnostic.code, diagnostic.span), diagnostic)
-            if len(self._found) >= LIMIT:
+            if self._closed or len(self._found) >= LIMIT:
                 self.finish()
+
+    def close(self, diagnostic: Diagnostic) -> NoReturn:
+        """Note a last finding, behind which nothing can be read; raises CompileError."""
+        self._closed = True
+        self.add([diagnostic])
+        raise AssertionError("a closed collector raises")
 
     def finish(self) -> None:
         """Raise CompileError if anything was found, in source order."""

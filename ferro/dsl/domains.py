@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ferro.dsl import extents, ir
-from ferro.dsl.arguments import LARGEST, limits
+from ferro.dsl import extents, ir, limits
+from ferro.dsl.arguments import LARGEST
+from ferro.dsl.arguments import limits as range_of_scalar
 from ferro.dsl.bounds import Access
 from ferro.dsl.definitions import Definitions
 from ferro.dsl.intervals import Range, exactly, full
@@ -40,7 +41,9 @@ class Domains:
     def __init__(self, kernel: ir.Kernel, defined: Definitions) -> None:
         self.kernel = kernel
         self.defined = defined
-        scalars = {s.name: Range(*limits(s)) for s in kernel.scalars if s.value.dtype.is_int}
+        scalars = {
+            s.name: Range(*range_of_scalar(s)) for s in kernel.scalars if s.value.dtype.is_int
+        }
         self._ranges = Ranges(kernel, defined, scalars, [_count_range(e) for e in kernel.grid])
         self.algebra = Algebra(defined, self.range_of, self._exact)
         self._unbounded = Unbounded(defined)
@@ -49,6 +52,7 @@ class Domains:
         self._counts: dict[ir.Value, ir.Extent] = {}
         self._divisors: dict[ir.Value, ir.Value] = {}
         self.scalars = {s.name: s.value for s in kernel.scalars}
+        self._read: dict[ir.Value, ir.Extent | None] = {}
         self._expressions = {
             e: op.result
             for op in ir.walk(kernel.body)
@@ -228,7 +232,13 @@ class Domains:
         return right.scaled(left.constant) if not left.terms else None
 
     def _expression(self, value: ir.Value) -> ir.Extent | None:
-        """A scalar read back as an extent, as the front end reads the counts of grids."""
+        """A scalar read back as an extent, as the front end reads the counts of grids; None for
+        one that no grid would be made of."""
+        if value not in self._read:
+            self._read[value] = self._as_extent(value)
+        return self._read[value]
+
+    def _as_extent(self, value: ir.Value) -> ir.Extent | None:
         op = self.defined.op.get(value)
         if op is None or value.dtype is not i32 or value.shape:
             return None
@@ -239,7 +249,10 @@ class Domains:
         if op.name not in _EXTENT_OPERATORS:
             return None
         sides = [self._expression(a) for a in op.args]
-        return None if None in sides else extents.simplify((_EXTENT_OPERATORS[op.name], *sides))
+        known = [s for s in sides if s is not None]
+        if len(known) < len(sides) or sum(map(extents.length, known)) >= limits.EXTENT:
+            return None
+        return extents.simplify((_EXTENT_OPERATORS[op.name], *known))
 
     # facts
 

@@ -38,7 +38,12 @@ class Expressions(Context, ABC):
 
     def eval(self, node: ast.Expr) -> Object:
         """The object an expression stands for. Raises CompileError or Poisoned."""
-        result = getattr(self, f"_{type(node).__name__.lower()}")(node)
+        with_depth = self.depth
+        self.deeper(node)
+        try:
+            result = getattr(self, f"_{type(node).__name__.lower()}")(node)
+        finally:
+            self.depth = with_depth
         self.builder.span = node.span
         return result
 
@@ -239,7 +244,7 @@ class Expressions(Context, ABC):
         if name in ("div", "mod") and left.is_int and right.is_int and right.value == 0:
             self.fail("FER122", "division of constants by zero", help="check the constexprs")
         try:
-            return fold(name, left, right)
+            return self._fitting(fold(name, left, right))
         except TypeError:
             self.fail(
                 "FER205",
@@ -248,6 +253,15 @@ class Expressions(Context, ABC):
                 f"right: {right!r}",
                 help="strings compare with `==` only",
             )
+
+    def _fitting(self, folded: Static | None) -> Static | None:
+        if folded is not None and folded.is_int and abs(int(folded.value)) >> 63:
+            self.fail(
+                "FER203",
+                "a compile-time integer of more than 64 bits",
+                help="sizes are small: check the constexprs",
+            )
+        return folded
 
     def _is(self, node: ast.Binary) -> Static:
         left, right = self.eval(node.left), self.eval(node.right)

@@ -60,6 +60,13 @@ def names(extent: Extent) -> Iterator[str]:
         yield from names(extent[2])
 
 
+def length(extent: Extent) -> int:
+    """How many names, numbers and operators the extent is made of."""
+    if extent[0] in ("const", "name"):
+        return 1
+    return 1 + length(extent[1]) + length(extent[2])
+
+
 def from_schedule(extent: Extent) -> bool:
     """True if any constant of the extent derives from a schedule constexpr."""
     if extent[0] == "const":

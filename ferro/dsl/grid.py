@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ferro.dsl import limits
 from ferro.dsl.context import Context
-from ferro.dsl.extents import const, name
+from ferro.dsl.extents import const, length, name
 from ferro.dsl.ir import Extent, Value
 from ferro.dsl.objects import kind
 from ferro.dsl.static import Static
@@ -17,7 +18,7 @@ def extent_of(context: Context, count: Value | Static) -> Extent:
     """``count`` as an extent. Raises CompileError if it depends on more than sizes."""
     if isinstance(count, Static):
         return const(context.integer(count, "the number of programs"), count.schedule)
-    extent = _read(context, count)
+    extent = _read(context, count, {})
     if extent is None:
         context.fail(
             "FER134",
@@ -28,7 +29,13 @@ def extent_of(context: Context, count: Value | Static) -> Extent:
     return extent
 
 
-def _read(context: Context, value: Value) -> Extent | None:
+def _read(context: Context, value: Value, known: dict[Value, Extent | None]) -> Extent | None:
+    if value not in known:
+        known[value] = _as_extent(context, value, known)
+    return known[value]
+
+
+def _as_extent(context: Context, value: Value, known: dict[Value, Extent | None]) -> Extent | None:
     op = context.builder.definitions.get(value.id)
     if op is None or not value.dtype.is_int or value.type.rank:
         return None
@@ -38,8 +45,8 @@ def _read(context: Context, value: Value) -> Extent | None:
         return name(op.attrs["name"])
     if op.name not in _OPERATORS:
         return None
-    left, right = (_read(context, a) for a in op.args)
-    if left is None or right is None:
+    left, right = (_read(context, a, known) for a in op.args)
+    if left is None or right is None or length(left) + length(right) >= limits.EXTENT:
         return None
     if op.name == "div" and _rounds_up(left, right):
         return ("cdiv", left[1], right)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from ferro.dsl import extents, ir
 from ferro.dsl.arguments import LARGEST
 from ferro.dsl.bounds import Access, accesses
+from ferro.dsl.definitions import Definitions
 from ferro.dsl.domains import Domains
 from ferro.dsl.linear import Form
 from ferro.dsl.tiles import Coordinate, Problem, State
@@ -85,7 +86,8 @@ class _Search:
         factor = dict(form.terms).get(atom, 0) // step
         rest = form - position.scaled(factor)
         made = self._made_in_tiles(coordinate.origin)
-        varying = Form(0, frozenset(t for t in rest.terms if not self._steady(t[0][0], made)))
+        steady = _Steady(self.defined, made)
+        varying = Form(0, frozenset(t for t in rest.terms if not steady.of(t[0][0])))
         return self.algebra.most(varying) - self.algebra.least(varying) < abs(factor)
 
     def _made_in_tiles(self, origin: ir.Value) -> set[ir.Value]:
@@ -96,15 +98,6 @@ class _Search:
         for op in ir.walk(body):
             made.update(op.results, *(block.params for block in op.blocks))
         return made
-
-    def _steady(self, value: ir.Value, made: set[ir.Value]) -> bool:
-        """True if a scalar is the same in every tile; ``made`` are the values a tile makes."""
-        if value.shape or value not in made:
-            return not value.shape
-        op = self.defined.op.get(value)
-        if op is None or op.blocks or op.name.startswith("load"):
-            return False
-        return all(self._steady(a, made) for a in op.args)
 
     def _shared_tiles(self, a: Access, b: Access) -> set[ir.Value | None]:
         blocks = set(a.blocks) & set(b.blocks)
@@ -144,6 +137,28 @@ class _Search:
             else:
                 return None
         return bound
+
+
+class _Steady:
+    """Which scalars are the same in every tile; ``made`` are the values that a tile makes."""
+
+    def __init__(self, defined: Definitions, made: set[ir.Value]) -> None:
+        self.defined = defined
+        self.made = made
+        self._known: dict[ir.Value, bool] = {}
+
+    def of(self, value: ir.Value) -> bool:
+        if value not in self._known:
+            self._known[value] = self._computed(value)
+        return self._known[value]
+
+    def _computed(self, value: ir.Value) -> bool:
+        if value.shape or value not in self.made:
+            return not value.shape
+        op = self.defined.op.get(value)
+        if op is None or op.blocks or op.name.startswith("load"):
+            return False
+        return all(self.of(a) for a in op.args)
 
 
 def _problem(store: Access, other: Access) -> Problem:

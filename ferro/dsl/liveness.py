@@ -47,9 +47,11 @@ def live_after_each(statements: Sequence[ast.Stmt], after: Names) -> list[Names]
 
 
 def live_at_turn(loop: ast.For, after: Names) -> Names:
-    """The names that may be read after one turn of a loop: by the next turn or behind the loop."""
-    start = live_before(loop.body, after) - {loop.target.id}
-    return after | (live_before(loop.body, after | start) - {loop.target.id})
+    """The names that may be read after one turn of a loop: by the next turn or behind the loop.
+
+    Statements add and remove names whatever comes after them, so that one pass is the fixpoint.
+    """
+    return after | (live_before(loop.body, after) - {loop.target.id})
 
 
 def reads(node: ast.Node | None) -> Names:

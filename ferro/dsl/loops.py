@@ -134,7 +134,7 @@ class Loops(Statements):
                 help="use `range`, or a `tl.const`",
             )
         start, stop, step = (int(b.value) for b in bounds)
-        if step == 0 or len(range(start, stop, step)) > UNROLL_LIMIT:
+        if step == 0 or -((start - stop) // step) > UNROLL_LIMIT:
             self.fail(
                 "FER147",
                 f"`tl.static_range({start}, {stop}, {step})` cannot be unrolled",

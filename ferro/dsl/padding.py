@@ -24,9 +24,16 @@ class Padding:
     def __init__(self, domains: Domains) -> None:
         self.domains = domains
         self.defined = domains.defined
+        self._known: dict[tuple[ir.Value, int | None, Coordinate], Number | None] = {}
 
     def outside(self, value: ir.Value, axis: int | None, coordinate: Coordinate) -> Number | None:
         """The number that ``value`` is wherever ``coordinate``, along ``axis``, is past its end."""
+        key = (value, axis, coordinate)
+        if key not in self._known:
+            self._known[key] = self._outside(*key)
+        return self._known[key]
+
+    def _outside(self, value: ir.Value, axis: int | None, coordinate: Coordinate) -> Number | None:
         op = self.defined.op.get(value)
         if op is None:
             return None

@@ -12,12 +12,13 @@ from importlib.resources import files
 from threading import Lock
 from typing import Any
 
-from lark import Lark, Token, Transformer, v_args
+from lark import Lark, Token, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 from lark.indenter import DedentError, Indenter
 from lark.tree import Meta
+from lark.visitors import Transformer_NonRecursive
 
-from ferro.dsl import ast
+from ferro.dsl import ast, limits
 from ferro.dsl.diagnostics import CompileError, fail
 from ferro.dsl.explain import bad_dedent, explain
 from ferro.dsl.types import Span
@@ -59,7 +60,7 @@ def parse(text: str, file: str, line: int = 1) -> ast.Function:
     try:
         with _turn:
             tree = grammar().parse(flat + "\n")
-        return builder.transform(tree)
+        function = builder.transform(tree)
     except UnexpectedInput as error:
         raise CompileError([explain(error, flat, builder.position)]) from None
     except DedentError:
@@ -68,6 +69,23 @@ def parse(text: str, file: str, line: int = 1) -> ast.Function:
         fail("FER003", span, "the indentation fits no enclosing block", "indent by four spaces")
     except VisitError as error:
         raise error.orig_exc from None
+    _check_depth(function)
+    return function
+
+
+def _check_depth(function: ast.Function) -> None:
+    """Refuse a tree that the stages behind could not recurse over."""
+    level: list[ast.Node] = [function]
+    for _ in range(limits.SYNTAX_DEPTH):
+        level = [child for node in level for child in ast.children(node)]
+        if not level:
+            return
+    fail(
+        "FER022",
+        level[0].span,
+        f"blocks and operators nest more than {limits.SYNTAX_DEPTH} deep",
+        "assign parts to variables, or move an inner block into a function of its own",
+    )
 
 
 def _dedent(text: str) -> tuple[str, int]:
@@ -79,7 +97,7 @@ def _dedent(text: str) -> tuple[str, int]:
 
 
 @v_args(meta=True)
-class _TreeBuilder(Transformer[Any, ast.Function]):
+class _TreeBuilder(Transformer_NonRecursive[Any, ast.Function]):
     """Lark's tree to the nodes of ``ferro.dsl.ast``."""
 
     def __init__(self, file: str, lines: int, columns: int) -> None:

@@ -36,6 +36,7 @@ class Ranges:
         self.of: dict[ir.Value, Range] = {}
         self.overflow: dict[ir.Value, Range] = {}
         self.dead: set[ir.Block] = set()
+        self._rest: dict[ir.Block, list[Range]] = {}
         self.scalars = scalars
         self.grid = grid
         self._stops = _stops(kernel, scalars)
@@ -151,14 +152,20 @@ class Ranges:
         yielded: Callable[[], Sequence[ir.Value]],
         grown: Mapping[ir.Value, Range],
     ) -> list[Range]:
-        """Run ``block`` until its parameters hold what it yields; those in ``grown`` are known."""
-        state = [grown.get(p, s) for p, s in zip(params, init, strict=True)]
+        """Run ``block`` until its parameters hold what it yields; those in ``grown`` are known.
+
+        A loop in a loop goes on from where it came to rest before: what enters it only grows, and
+        all turns together stay few.
+        """
+        known = self._rest.get(block, init)
+        state = [grown.get(p, hull(s, k)) for p, s, k in zip(params, init, known, strict=True)]
         for turn in itertools.count():
             for param, held in zip(params, state, strict=True):
                 self.of[param] = held
             self._block(block)
             after = [hull(s, self.of[v]) for s, v in zip(state, yielded(), strict=True)]
             if all(a == s or p in grown for a, s, p in zip(after, state, params, strict=True)):
+                self._rest[block] = state
                 return after
             after = [grown.get(p, a) for p, a in zip(params, after, strict=True)]
             if turn >= _PATIENCE:

@@ -57,6 +57,7 @@ class _Analysis:
         self.padding = Padding(self.domains)
         self.reductions = Reductions(kernel, self.domains, self.padding, self.states)
         self.found: dict[tuple[str, Span, str], Diagnostic] = {}
+        self._rest: dict[ir.Block, list[State]] = {}
 
     def findings(self) -> list[Diagnostic]:
         self._block(self.kernel.body)
@@ -296,7 +297,14 @@ class _Analysis:
     ) -> list[State]:
         """Run ``block`` until its parameters have the axes of what it yields; the states of those
         in ``grown`` are known."""
-        states = [grown.get(p, s) for p, s in zip(params, before, strict=True)]
+        known = self._rest.get(block)
+        if known is None:
+            states = [grown.get(p, s) for p, s in zip(params, before, strict=True)]
+        else:  # in a loop: goes on from where it came to rest before
+            states = [
+                grown.get(p, State(join_axes([s, k], _end(block))[0]))
+                for p, s, k in zip(params, before, known, strict=True)
+            ]
         while True:
             self._give(params, states)
             self._block(block)
@@ -306,11 +314,12 @@ class _Analysis:
                 joined([start, State(held.axes), end], _end(block))
                 for start, held, end in zip(before, states, yields, strict=True)
             ]
-            known = [
+            same = [
                 a.axes == s.axes or p in grown
                 for a, s, p in zip(after, states, params, strict=True)
             ]
-            if all(known):
+            if all(same):
+                self._rest[block] = [State(s.axes) for s in states]
                 return after
             states = [grown.get(p, State(a.axes)) for p, a in zip(params, after, strict=True)]
 

@@ -10,7 +10,7 @@ import numpy as np
 from ferro.dsl import ast, extents, schedule
 from ferro.dsl.cleanup import remove_unused
 from ferro.dsl.context import Frame
-from ferro.dsl.diagnostics import CompileError, did_you_mean
+from ferro.dsl.diagnostics import CompileError, did_you_mean, fail
 from ferro.dsl.ir import Block, Buffer, Extent, Function, Kernel, Pointer, Quantised, Scalar, Value
 from ferro.dsl.ir import walk as operations
 from ferro.dsl.kernel import KernelDefinition
@@ -40,7 +40,15 @@ def specialise(
 
     Raises CompileError with everything that is wrong.
     """
-    return Specialiser(definition).kernel(constants, absent)
+    try:
+        return Specialiser(definition).kernel(constants, absent)
+    except RecursionError:
+        fail(
+            "FER232",
+            definition.tree.span,
+            f"`{definition.name}` computes a value in too many steps, each from the one before",
+            "let a loop over `range` take the steps, not one over `tl.static_range`",
+        )
 
 
 def specialise_function(

@@ -30,8 +30,10 @@ class Statements(Expressions):
         for statement, after in zip(statements, live_after_each(statements, live), strict=True):
             if self.frame.returned:
                 return
-            with_label = self.builder.label
+            self.count(statement)
+            with_label, with_depth = self.builder.label, self.depth
             try:
+                self.deeper(statement)
                 getattr(self, f"_do_{type(statement).__name__.lower()}")(statement, after)
             except CompileError as error:
                 self.report(error)
@@ -39,7 +41,7 @@ class Statements(Expressions):
             except Poisoned:
                 self.poison(assigned([statement]))
             finally:
-                self.builder.label = with_label
+                self.builder.label, self.depth = with_label, with_depth
 
     # simple statements
 

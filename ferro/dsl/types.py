@@ -6,6 +6,7 @@ interpreter, the host and the device agree on one memory representation.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +78,7 @@ class TileType:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) if self.shape else 1
+        return math.prod(self.shape)
 
     def with_dtype(self, dtype: DType) -> TileType:
         return TileType(dtype, self.shape)
