@@ -1,0 +1,148 @@
+"""Forward passes in float64, written from the formulas alone: what exact arithmetic would give.
+
+Reads files with the `gguf` package and shares no code with Ferro.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+
+Array = np.ndarray
+
+
+class Model:
+    """Tensors of a file as float64 and its numbers."""
+
+    def __init__(self, path: str | Path) -> None:
+        reader = gguf.GGUFReader(path)
+        self.fields = reader.fields
+        self.tensors = {
+            t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float64)
+            for t in reader.tensors
+        }
+        self.architecture = self.get("general.architecture")
+        self.blocks = self.number("block_count")
+        self.heads = self.number("attention.head_count")
+        self.eps = self.number("attention.layer_norm_rms_epsilon")
+        width = self.number("embedding_length")
+        self.head = self.number("attention.key_length", width // self.heads)
+        self.base = self.number("rope.freq_base", 10000.0)
+
+    def get(self, key: str) -> Any:
+        field = self.fields.get(key)
+        return None if field is None else field.contents()
+
+    def number(self, key: str, default: Any = None) -> Any:
+        found = self.get(f"{self.architecture}.{key}")
+        return default if found is None else found
+
+    def __getitem__(self, name: str) -> Array:
+        return self.tensors[f"{name}.weight"]
+
+    def logits(self, ids: Any) -> Array:
+        """float64 [tokens, vocabulary]: the logits at every position."""
+        return {"llama": llama, "lfm2": lfm2, "gemma3": gemma3}[self.architecture](self, ids)
+
+
+def rms(x: Array, w: Array, eps: float) -> Array:
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * w
+
+
+def silu(x: Array) -> Array:
+    return x / (1 + np.exp(-x))
+
+
+def gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def rope(x: Array, base: float, interleaved: bool) -> Array:
+    """x [tokens, heads, head] turned by its position."""
+    n, _, head = x.shape
+    angle = np.arange(n)[:, None] * base ** (-2.0 * np.arange(head // 2) / head)
+    c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
+    first, second = (np.s_[..., 0::2], np.s_[..., 1::2]) if interleaved else halves(head)
+    out = np.empty_like(x)
+    out[first] = x[first] * c - x[second] * s
+    out[second] = x[first] * s + x[second] * c
+    return out
+
+
+def halves(head: int) -> tuple[Any, Any]:
+    return np.s_[..., : head // 2], np.s_[..., head // 2 :]
+
+
+def attend(q: Array, k: Array, v: Array, window: int = 0) -> Array:
+    """Causal attention of q [tokens, heads, head]; keys further back than ``window`` are hidden."""
+    n, heads, head = q.shape
+    group = heads // k.shape[1]
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(head)
+    back = np.arange(n)[:, None] - np.arange(n)[None]
+    scores[:, (back < 0) | ((back >= window) if window else False)] = -np.inf
+    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), v).reshape(n, -1)
+
+
+def qkv(m: Model, b: str, x: Array) -> list[Array]:
+    return [(x @ m[f"{b}attn_{name}"].T).reshape(len(x), -1, m.head) for name in "qkv"]
+
+
+def feed_forward(m: Model, b: str, x: Array, act: Any) -> Array:
+    return (act(x @ m[f"{b}ffn_gate"].T) * (x @ m[f"{b}ffn_up"].T)) @ m[f"{b}ffn_down"].T
+
+
+def head(m: Model, x: Array) -> Array:
+    return x @ m["output" if "output.weight" in m.tensors else "token_embd"].T
+
+
+def llama(m: Model, ids: Any) -> Array:
+    h = m["token_embd"][ids]
+    for i in range(m.blocks):
+        b = f"blk.{i}."
+        q, k, v = qkv(m, b, rms(h, m[f"{b}attn_norm"], m.eps))
+        q, k = rope(q, m.base, True), rope(k, m.base, True)
+        h = h + attend(q, k, v) @ m[f"{b}attn_output"].T
+        h = h + feed_forward(m, b, rms(h, m[f"{b}ffn_norm"], m.eps), silu)
+    return head(m, rms(h, m["output_norm"], m.eps))
+
+
+def lfm2(m: Model, ids: Any) -> Array:
+    h = m["token_embd"][ids]
+    for i in range(m.blocks):
+        b = f"blk.{i}."
+        x = rms(h, m[f"{b}attn_norm"], m.eps)
+        if m.number("attention.head_count_kv")[i]:
+            q, k, v = qkv(m, b, x)
+            q, k = (rms(t, m[f"{b}attn_{n}_norm"], m.eps) for t, n in ((q, "q"), (k, "k")))
+            x = attend(rope(q, m.base, False), rope(k, m.base, False), v)
+            h = h + x @ m[f"{b}attn_output"].T
+        else:
+            gate, c, value = np.split(x @ m[f"{b}shortconv.in_proj"].T, 3, axis=-1)
+            taps = m[f"{b}shortconv.conv"]
+            size = taps.shape[1]
+            past = np.concatenate([np.zeros((size - 1, taps.shape[0])), gate * value])
+            conv = sum(past[t : t + len(x)] * taps[:, t] for t in range(size))
+            h = h + (c * conv) @ m[f"{b}shortconv.out_proj"].T
+        h = h + feed_forward(m, b, rms(h, m[f"{b}ffn_norm"], m.eps), silu)
+    return head(m, rms(h, m["token_embd_norm"], m.eps))
+
+
+def gemma3(m: Model, ids: Any) -> Array:
+    h = m["token_embd"][ids] * np.sqrt(m["token_embd"].shape[1])
+    window, period = m.number("attention.sliding_window"), 6
+    for i in range(m.blocks):
+        b, near = f"blk.{i}.", i % period < period - 1
+        q, k, v = qkv(m, b, rms(h, m[f"{b}attn_norm"], m.eps))
+        base = 10000.0 if near else m.base
+        q = rope(rms(q, m[f"{b}attn_q_norm"], m.eps), base, False)
+        k = rope(rms(k, m[f"{b}attn_k_norm"], m.eps), base, False)
+        x = attend(q, k, v, window if near else 0) @ m[f"{b}attn_output"].T
+        h = h + rms(x, m[f"{b}post_attention_norm"], m.eps)
+        x = feed_forward(m, b, rms(h, m[f"{b}ffn_norm"], m.eps), gelu_tanh)
+        h = h + rms(x, m[f"{b}post_ffw_norm"], m.eps)
+    return head(m, rms(h, m["output_norm"], m.eps))
