@@ -24,7 +24,7 @@ def signature(value: object) -> tuple[object, ...]:
     """All that the checks of an array look at, except where its memory is."""
     if isinstance(value, np.ndarray):
         flags = value.flags
-        return (value.shape, value.dtype, flags.c_contiguous, flags.writeable)
+        return (type(value), value.shape, value.dtype, flags.c_contiguous, flags.writeable)
     return (
         type(value),
         getattr(value, "shape", None),
@@ -52,6 +52,12 @@ def array_findings(buffer: ir.Buffer, value: object) -> list[Diagnostic]:
             "FER604",
             f"argument `{name}` is a {type(value).__name__}, not an array",
             f"pass a numpy array or a buffer; {declared}",
+        )
+    if isinstance(value, np.ma.MaskedArray):
+        return finding(
+            "FER604",
+            f"argument `{name}` is a masked array, whose mask a kernel does not see",
+            f"pass `{name}.filled(value)`; {declared}",
         )
     wrong = _element_finding(buffer, value)
     if wrong:

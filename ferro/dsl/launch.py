@@ -23,8 +23,8 @@ from ferro.dsl.arguments import (
     signature,
 )
 from ferro.dsl.diagnostics import CompileError, Diagnostic, did_you_mean
+from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.printer import buffer_text
-from ferro.dsl.types import Span
 
 __all__ = ["Binding", "LaunchError", "bind", "collect", "limits"]
 
@@ -64,24 +64,23 @@ def bind(kernel: ir.Kernel, arguments: Mapping[str, object]) -> Binding:
 
 
 def collect(
-    kernel: ir.Kernel,
-    names: Sequence[str],
-    positional: Sequence[object],
-    named: Mapping[str, object],
+    kernel: KernelDefinition, positional: Sequence[object], named: Mapping[str, object]
 ) -> dict[str, object]:
-    """Arguments by name from a call; ``names`` are the runtime parameters in declared order.
+    """Arguments by name from a call that gives some by position, in the order of the kernel's
+    parameters.
 
     Raises LaunchError for too many arguments and for one that is given twice.
     """
+    names = list(kernel.parameters)
     if len(positional) > len(names):
         raise LaunchError(
             [
                 Diagnostic(
                     "FER603",
-                    kernel.span,
+                    kernel.tree.span,
                     f"`{kernel.name}` takes {len(names)} arguments by position and"
                     f" got {len(positional)}",
-                    f"in order: {', '.join(names)}; constexprs go by name",
+                    f"in order: {', '.join(names)}",
                 )
             ]
         )
@@ -91,7 +90,7 @@ def collect(
         raise LaunchError(
             Diagnostic(
                 "FER603",
-                _span(kernel, n),
+                kernel.parameters[n].span,
                 f"argument `{n}` of `{kernel.name}` is given twice",
                 "it came by position and by name: drop one",
             )
@@ -258,8 +257,3 @@ class _Binder:
 
 
 _binders: WeakKeyDictionary[ir.Kernel, _Binder] = WeakKeyDictionary()
-
-
-def _span(kernel: ir.Kernel, name: str) -> Span:
-    parameters = [*kernel.buffers, *kernel.scalars]
-    return next((p.span for p in parameters if p.name == name), kernel.span)

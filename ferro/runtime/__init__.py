@@ -6,6 +6,7 @@
 from ferro.runtime.devices import devices, open_device
 from ferro.runtime.errors import (
     BuildError,
+    CallError,
     DeviceError,
     DeviceLost,
     DeviceUnusable,
@@ -17,6 +18,7 @@ from ferro.runtime.listing import DeviceInfo
 
 __all__ = [
     "BuildError",
+    "CallError",
     "DeviceError",
     "DeviceInfo",
     "DeviceLost",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ferro import codegen
@@ -15,7 +14,9 @@ from ferro.codegen.program import Config, Program, Target
 from ferro.dsl.ir import Kernel
 from ferro.dsl.quantised import Q8
 from ferro.runtime import calls
+from ferro.runtime.buffers import Buffer
 from ferro.runtime.listing import DeviceInfo
+from ferro.runtime.memory import Memory
 from ferro.runtime.profiler import Profiler
 
 Chooser = Callable[[Any, Mapping[str, int], Target], Config | None]
@@ -29,6 +30,7 @@ class Device(ABC):
     """
 
     info: DeviceInfo
+    store: Memory
     chooser: Chooser | None = None
 
     @property
@@ -44,62 +46,95 @@ class Device(ABC):
     def targets(self) -> tuple[Target, ...]:
         """Every target that this device can run, the default first."""
 
-    @abstractmethod
-    def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike, purpose: str = "io") -> Any:
-        """An uninitialised buffer. Raises OutOfMemory."""
+    def aimed(self, target: Target | str | None) -> Target | None:
+        """The target that a kind ("simd", "simt") or a whole name means here. Raises CallError."""
+        if target is None or isinstance(target, Target):
+            return target
+        return calls.target_named(target, self.targets())
 
-    @abstractmethod
-    def array(self, data: npt.NDArray[Any], purpose: str = "io") -> Any:
-        """A buffer with a copy of ``data``. Raises OutOfMemory."""
+    def empty(
+        self, shape: int | Sequence[int], dtype: npt.DTypeLike, purpose: str = "io"
+    ) -> Buffer:
+        """An uninitialised buffer. Raises OutOfMemory, CallError for no shape or dtype of one."""
+        return self.store.array(shape, dtype, purpose)
+
+    def zeros(
+        self, shape: int | Sequence[int], dtype: npt.DTypeLike, purpose: str = "io"
+    ) -> Buffer:
+        """A buffer of zeros. Raises OutOfMemory, CallError."""
+        return self.store.zeros(shape, dtype, purpose)
+
+    def array(self, data: npt.NDArray[Any], purpose: str = "io") -> Buffer:
+        """A buffer with a copy of ``data``. Raises OutOfMemory, CallError."""
+        return self.store.copy(data, purpose)
 
     @abstractmethod
     def weights(
         self,
         data: Q8,
         purpose: str = "weights",
-        target: Target | None = None,
-        config: Config | None = None,
-    ) -> Any:
+        target: Target | str | None = None,
+        config: Config | Mapping[str, int] | None = None,
+    ) -> Buffer:
         """A q8 matrix in the layout that kernels for ``target`` and ``config`` read."""
 
-    @abstractmethod
-    def activations(self, rows: int, cols: int, purpose: str = "scratch") -> Any:
+    def activations(self, rows: int, cols: int, purpose: str = "scratch") -> Buffer:
         """An a8 matrix of zeros."""
+        return self.store.activations(rows, cols, purpose)
 
-    @abstractmethod
     def run(
         self,
         kernel: Any,
-        config: Config | None = None,
-        target: Target | None = None,
+        /,
+        *positional: Any,
+        config: Config | Mapping[str, int] | None = None,
+        target: Target | str | None = None,
         **arguments: Any,
     ) -> None:
         """Launch a kernel (a ``@kernel`` definition or an ``ir.Kernel``).
 
-        Arguments are numpy arrays, ``Q8``/``A8``, buffers, numbers; constexprs go by name. With
+        Arguments are numpy arrays, ``Q8``/``A8``, buffers, numbers and constexprs, by name or in
+        the order of the kernel's parameters; a config, and a target after it, may stand first. With
         numpy arrays it returns when outputs are written into them; with buffers only, it returns
-        at once. Raises dsl CompileError, BuildError, DeviceLost, OutOfMemory.
+        at once. Raises dsl CompileError, CallError, BuildError, DeviceLost, OutOfMemory.
         """
+        self.store.check_open()
+        self._launch(self._call(kernel, positional, config, target, arguments))
 
     @abstractmethod
     def plan(self) -> Any:
         """A context in which ``run`` records launches to be replayed."""
 
-    @abstractmethod
-    def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
+    def ir(
+        self,
+        kernel: Any,
+        /,
+        *positional: Any,
+        config: Config | Mapping[str, int] | None = None,
+        **arguments: Any,
+    ) -> Kernel:
         """The specialised IR of a launch."""
+        call = self._call(kernel, positional, config, None, arguments)
+        return calls.specialised(call.kernel, call.arguments, call.config)[0]
 
-    def config_for(self, kernel: Any, target: Target | None = None, **arguments: Any) -> Config:
+    def config_for(
+        self,
+        kernel: Any,
+        /,
+        *positional: Any,
+        target: Target | str | None = None,
+        **arguments: Any,
+    ) -> Config:
         """The config that ``run`` takes for these arguments if none is given."""
-        return Config()
+        return self._chosen(self._call(kernel, positional, None, target, arguments))
 
     @abstractmethod
     def finish(self, timeout: float | None = None) -> None:
         """Wait until everything launched is done. Raises DeviceLost."""
 
-    @abstractmethod
     def memory(self) -> dict[str, int]:
         """Bytes held by purpose."""
+        return dict(self.store.account.held)
 
     @abstractmethod
     def profile(self) -> Any:
@@ -107,32 +142,58 @@ class Device(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back."""
+        """Give everything back; later uses of the device and its buffers raise DeviceError."""
 
     def program(
         self,
         kernel: Any,
-        config: Config | None = None,
-        target: Target | None = None,
+        /,
+        *positional: Any,
+        config: Config | Mapping[str, int] | None = None,
+        target: Target | str | None = None,
         **arguments: Any,
     ) -> Program:
         """The OpenCL program of a kernel, freshly generated."""
-        chosen = calls.settled(config)
-        return codegen.generate(self.ir(kernel, chosen, **arguments), target or self.target, chosen)
+        call = self._call(kernel, positional, config, target, arguments)
+        chosen = calls.settled(call.config)
+        made = calls.specialised(call.kernel, call.arguments, chosen)[0]
+        return codegen.generate(made, call.target or self.lowered_for(), chosen)
 
     def source(
         self,
         kernel: Any,
-        config: Config | None = None,
-        target: Target | None = None,
+        /,
+        *positional: Any,
+        config: Config | Mapping[str, int] | None = None,
+        target: Target | str | None = None,
         **arguments: Any,
     ) -> str:
         """The OpenCL C of a kernel."""
-        return self.program(kernel, config, target, **arguments).source
+        found = self.program(kernel, *positional, config=config, target=target, **arguments)
+        return found.source
 
-    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike, purpose: str = "io") -> Any:
-        """A buffer of zeros."""
-        return self.array(np.zeros(shape, dtype), purpose)
+    def lowered_for(self) -> Target:
+        """The target of a program that names none. Raises CallError where it must be named."""
+        return self.target
+
+    @abstractmethod
+    def _launch(self, call: calls.Call) -> None:
+        """Run, or record, what ``call`` describes."""
+
+    def _chosen(self, call: calls.Call) -> Config:
+        return Config()
+
+    def _call(
+        self,
+        kernel: Any,
+        positional: Sequence[Any],
+        config: Any,
+        target: Any,
+        arguments: dict[str, Any],
+    ) -> calls.Call:
+        if not positional and config is None and target is None:
+            return calls.Call(kernel, arguments, None, None)
+        return calls.call(kernel, positional, config, target, arguments, self.targets)
 
     def __enter__(self) -> Device:
         return self

@@ -12,6 +12,12 @@ class DeviceError(RuntimeError):
     exit_code = 1
 
 
+class CallError(DeviceError, TypeError):
+    """A call that is not written as it should be; the message says how."""
+
+    exit_code = 2
+
+
 class NoSuchDevice(DeviceError):
     """A device name that fits no device, or more than one."""
 

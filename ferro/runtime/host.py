@@ -1,117 +1,152 @@
-"""The interpreter as a device: the same calls, numpy arrays as buffers, no OpenCL anywhere."""
+"""The interpreter as a device: the same calls and buffers, in host memory, no OpenCL anywhere."""
 
 from __future__ import annotations
 
-import math
+import os
 import time
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ferro import codegen
 from ferro.codegen.program import Config, Target
 from ferro.dsl import bounds, launch
-from ferro.dsl.interpreter import interpret
-from ferro.dsl.ir import Kernel
+from ferro.dsl.interpreter import ORDERS, interpret
 from ferro.dsl.quantised import A8, Q8
-from ferro.runtime.calls import specialised
+from ferro.runtime import calls
+from ferro.runtime.buffers import Array, Buffer, checked_shape
 from ferro.runtime.device import Device, attached
-from ferro.runtime.errors import DeviceError
+from ferro.runtime.errors import CallError, DeviceError, OutOfMemory
 from ferro.runtime.listing import DeviceInfo
-from ferro.runtime.memory import Account, Array
+from ferro.runtime.memory import Memory, check_q8
+from ferro.runtime.plan import Recorder
 from ferro.runtime.profiler import Profiler, Timing
+from ferro.runtime.progress import Progress
 
 
-class HostBuffer:
-    """What ``memory.Buffer`` is on a device, around a numpy array, a ``Q8`` or an ``A8``."""
+class HostCopies:
+    """Transfers where both sides are host memory."""
 
-    def __init__(
-        self, data: Array | Q8 | A8, purpose: str = "io", account: Account | None = None
-    ) -> None:
-        self.data, self.purpose = data, purpose
-        self.format = {Q8: "q8", A8: "a8"}.get(type(data), "")
-        self.dtype = np.dtype(np.uint8) if isinstance(data, (Q8, A8)) else data.dtype
-        self.shape: tuple[int, ...] = data.shape
-        self.nbytes = data.nbytes
-        if account is not None:
-            account.take(purpose, self.nbytes)
-            weakref.finalize(self, account.give, purpose, self.nbytes)
+    def __init__(self) -> None:
+        self.progress = Progress()
 
-    def __repr__(self) -> str:
-        return f"HostBuffer({self.format or self.dtype}{list(self.shape)}, {self.purpose})"
+    def finish(self) -> None:
+        """Nothing to wait for."""
 
-    def read(self) -> Any:
-        """A copy of the values: a numpy array or an ``A8``."""
-        if isinstance(self.data, A8):
-            return A8(self.data.q.copy(), self.data.scale.copy(), self.data.cols)
-        return self._array().copy()
+    def upload(self, memory: Array, data: Array) -> None:
+        memory[: data.nbytes] = data.reshape(-1).view(np.uint8)
 
-    def read_into(self, data: Array) -> None:
-        """Like ``read``, into an array of the same shape and dtype."""
-        self._same(data)
-        data[...] = self._array()
+    def download(self, memory: Array, data: Array) -> None:
+        data.reshape(-1).view(np.uint8)[:] = memory[: data.nbytes]
 
-    def write(self, data: Any) -> None:
-        """Replace the values."""
-        if isinstance(self.data, A8):
-            copy_a8(data, self.data)
-            return
-        array = np.asarray(data)
-        self._same(array)
-        self._array()[...] = array
 
-    def part(self, start: int, stop: int) -> HostBuffer:
-        """Elements ``start`` to ``stop`` of the first axis, sharing memory."""
-        array = self._array()
-        if not 0 <= start <= stop <= self.shape[0]:
-            raise DeviceError(f"rows {start} to {stop} are no part of {self!r}")
-        return HostBuffer(array[start:stop], self.purpose)
+class HostMemory(Memory):
+    """Buffers of bytes in host memory; quantised ones are a ``Q8`` or an ``A8``."""
 
-    def reshape(self, *shape: int) -> HostBuffer:
-        """The same memory under another shape of as many elements."""
-        if math.prod(shape) != math.prod(self.shape):
-            raise DeviceError(f"{self!r} cannot have shape {list(shape)}")
-        return HostBuffer(self._array().reshape(shape), self.purpose)
+    def __init__(self, name: str) -> None:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        super().__init__(name, None, HostCopies(), total, total, 1, mapped=False)
 
-    def release(self) -> None:
-        """Nothing to do: the array goes with its last user."""
+    def weights(
+        self, data: Q8, lanes: int = 1, biased: bool = False, purpose: str = "weights"
+    ) -> Buffer:
+        check_q8(data)
 
-    def _array(self) -> Array:
-        if isinstance(self.data, (Q8, A8)):
-            raise DeviceError(f"{self!r} is no array")
-        return self.data
+        def copied() -> Q8:
+            return Q8(data.q.copy(), data.scale.copy(), data.cols)
 
-    def _same(self, data: Array) -> None:
-        array = self._array()
-        if data.shape != array.shape or data.dtype != array.dtype:
-            raise DeviceError(f"{data.dtype}{list(data.shape)} does not match {self!r}")
+        return self._quantised("q8", data.shape, data.nbytes, purpose, copied)
+
+    def activations(self, rows: int, cols: int, purpose: str = "scratch") -> Buffer:
+        shape = checked_shape((rows, cols))
+        blocks = -(-shape[1] // 32)
+        size = shape[0] * blocks * 40
+        return self._quantised("a8", shape, size, purpose, lambda: A8.empty(*shape))
+
+    def read_a8(self, buffer: Buffer) -> A8:
+        held: A8 = buffer.memory
+        return A8(held.q.copy(), held.scale.copy(), held.cols)
+
+    def write_a8(self, buffer: Buffer, data: A8) -> None:
+        self.check_open()
+        held: A8 = buffer.memory
+        held.q[...], held.scale[...], held.sums[...] = data.q, data.scale, data.sums
+
+    def region(self, memory: Array, start: int, size: int) -> Array:
+        return memory[start : start + size]
+
+    def plain(self, name: str, value: Any) -> Array | Q8 | A8:
+        """An argument as the interpreter takes it; of a buffer its very memory.
+
+        Raises DeviceError for a buffer of another device or one that was released.
+        """
+        if isinstance(value, calls.HOST_FORMS):
+            return value
+        buffer = calls.check_owner(name, value, self)
+        if buffer.format:
+            held: Q8 | A8 = buffer.memory
+            return held
+        array: Array = buffer.memory[: buffer.nbytes].view(buffer.dtype).reshape(buffer.shape)
+        return array
+
+    def _quantised(
+        self,
+        format: str,
+        shape: tuple[int, ...],
+        size: int,
+        purpose: str,
+        make: Callable[[], Q8 | A8],
+    ) -> Buffer:
+        return self._buffer(shape, np.dtype(np.uint8), size, purpose, format, make=make)
+
+    def _allocate(self, size: int) -> Array:
+        return np.zeros(size, np.uint8)
 
 
 class HostPlan:
-    """Recorded calls of the interpreter."""
+    """Recorded calls of the interpreter. A plan keeps its buffers alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Memory) -> None:
+        self.store = store
         self.calls: list[Callable[[], None]] = []
+        self._buffers: dict[int, Buffer] = {}
 
     def __len__(self) -> int:
         return len(self.calls)
 
+    def add(self, call: Callable[[], None], buffers: Iterable[Any]) -> None:
+        self.calls.append(call)
+        self._buffers.update((id(b), b) for b in buffers if isinstance(b, Buffer))
+
     def run(self) -> None:
+        """Run every call in order. Raises DeviceError if a buffer was released or the device
+        closed since."""
+        self.store.check_open()
+        for buffer in self._buffers.values():
+            _ = buffer.memory
         for call in self.calls:
             call()
+
+    def extend(self, other: HostPlan) -> None:
+        """Append another plan's launches."""
+        if other.store is not self.store:
+            raise DeviceError("plans of different devices cannot be joined")
+        self.calls += other.calls
+        self._buffers |= other._buffers
 
 
 class InterpreterDevice(Device):
     """Runs kernels by evaluating their IR with numpy; everything is complete on return."""
 
+    store: HostMemory
+
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.profiler: Profiler | None = None
-        self.account = Account()
-        self._plan: HostPlan | None = None
+        self.store = HostMemory(info.alias)
+        self._recorder: Recorder[HostPlan] = Recorder()
 
     @property
     def target(self) -> Target:
@@ -120,32 +155,29 @@ class InterpreterDevice(Device):
     def targets(self) -> tuple[Target, ...]:
         return (self.target,)
 
-    def empty(
-        self, shape: tuple[int, ...], dtype: npt.DTypeLike, purpose: str = "io"
-    ) -> HostBuffer:
-        return HostBuffer(np.zeros(shape, dtype), purpose, self.account)
-
-    def array(self, data: npt.NDArray[Any], purpose: str = "io") -> HostBuffer:
-        return HostBuffer(np.array(data, order="C"), purpose, self.account)
+    def lowered_for(self) -> Target:
+        raise CallError(
+            "the interpreter has no OpenCL C: name a target, such as target='simd-16-emulated' or "
+            "target='simt-16-dp4a'"
+        )
 
     def weights(
         self,
         data: Q8,
         purpose: str = "weights",
-        target: Target | None = None,
-        config: Config | None = None,
-    ) -> HostBuffer:
-        return HostBuffer(data, purpose, self.account)
-
-    def activations(self, rows: int, cols: int, purpose: str = "scratch") -> HostBuffer:
-        return HostBuffer(A8.empty(rows, cols), purpose, self.account)
+        target: Target | str | None = None,
+        config: Config | Mapping[str, int] | None = None,
+    ) -> Buffer:
+        codegen.resolve(self.aimed(target) or self.target, calls.settled(config))
+        return self.store.weights(data, purpose=purpose)
 
     def run(
         self,
         kernel: Any,
-        config: Config | None = None,
-        target: Target | None = None,
-        *,
+        /,
+        *positional: Any,
+        config: Config | Mapping[str, int] | None = None,
+        target: Target | str | None = None,
         order: str = "together",
         seed: int | None = None,
         breakpoints: bool = False,
@@ -153,61 +185,57 @@ class InterpreterDevice(Device):
     ) -> None:
         """Like ``Device.run``; ``order`` and ``seed`` choose the order of programs ("together",
         "one_by_one"), ``breakpoints`` lets the kernel's `breakpoint()` stop."""
-        made, given = specialised(kernel, arguments, config)
-        plain = {n: v.data if isinstance(v, HostBuffer) else v for n, v in given.items()}
-        bound = launch.bind(made, plain)
+        if order not in ORDERS:
+            raise CallError(f"`order` is {order!r}, not one of {', '.join(ORDERS)}")
+        if seed is not None and not (isinstance(seed, int) and seed >= 0):
+            raise CallError(f"`seed` is {seed!r}, not a whole number from 0 on")
+        self.store.check_open()
+        call = self._call(kernel, positional, config, target, arguments)
+        self._launch(call, order=order, seed=seed, breakpoints=bool(breakpoints))
+
+    def _launch(self, call: calls.Call, **options: Any) -> None:
+        if self._recorder.plan is not None:
+            calls.check_recordable(call.arguments)
+        chosen = calls.settled(call.config)
+        made, given = calls.specialised(call.kernel, call.arguments, chosen)
+        bound = launch.bind(made, given)
         # A launch that a device would refuse is refused here too.
         bounds.check(made, bound.scalars, bound.grid, bound.extents)
+        codegen.resolve(call.target or self.target, chosen)
+        arrays = {name: self.store.plain(name, value) for name, value in bound.buffers.items()}
 
-        def call() -> None:
+        def run() -> None:
             began = time.perf_counter()
-            interpret(
-                made,
-                bound.buffers,
-                bound.scalars,
-                bound.grid,
-                order=order,
-                seed=seed,
-                breakpoints=breakpoints,
-            )
+            try:
+                interpret(made, arrays, bound.scalars, bound.grid, **options)
+            except MemoryError as error:
+                raise OutOfMemory(
+                    f"`{made.name}` does not fit into the interpreter's memory: {error}"
+                ) from error
             self._note(made.name, began)
 
-        self._plan.calls.append(call) if self._plan is not None else call()
+        if self._recorder.plan is not None:
+            self._recorder.plan.add(run, bound.buffers.values())
+        else:
+            run()
 
-    @contextmanager
-    def plan(self) -> Iterator[HostPlan]:
-        if self._plan is not None:
-            raise DeviceError("a plan is being recorded already")
-        self._plan = HostPlan()
-        try:
-            yield self._plan
-        finally:
-            self._plan = None
-
-    def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
-        return specialised(kernel, arguments, config)[0]
+    def plan(self) -> AbstractContextManager[HostPlan]:
+        self.store.check_open()
+        return self._recorder.recording(HostPlan(self.store))
 
     def finish(self, timeout: float | None = None) -> None:
         """Nothing to wait for."""
-
-    def memory(self) -> dict[str, int]:
-        return dict(self.account.held)
+        self.store.check_open()
 
     @contextmanager
     def profile(self) -> Iterator[Profiler]:
+        self.store.check_open()
         with attached(self) as profiler:
             yield profiler
 
     def close(self) -> None:
-        """Nothing to give back."""
+        self.store.closed = True
 
     def _note(self, name: str, began: float) -> None:
         if self.profiler is not None:
             self.profiler.measured.append(Timing(name, began, began, time.perf_counter()))
-
-
-def copy_a8(source: A8, target: A8) -> None:
-    """Overwrite the values of ``target``. Raises DeviceError for another shape."""
-    if source.shape != target.shape:
-        raise DeviceError(f"a8 of shape {source.shape} into {target.shape}")
-    target.q[...], target.scale[...], target.sums[...] = source.q, source.scale, source.sums

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from ferro import codegen
 from ferro.codegen.program import Config, Target
@@ -15,13 +16,20 @@ from ferro.runtime.programs import config_to_json, target_to_json
 def key_parts(
     kernel: ir.Kernel, target: Target, config: Config, info: DeviceInfo
 ) -> dict[str, str]:
-    """Name to text; two launches with equal parts may share a binary."""
+    """Name to text; two launches with equal parts may share a binary.
+
+    What a config leaves out counts as what it stands for: defaults that are spelt out make no other
+    program.
+    """
+    lowered = codegen.resolve(target, config)
+    constants = {name: int(kernel.constants[name]) for name in sorted(kernel.schedule)}
+    settled = replace(config, constants=constants, lanes=None, dot=None)
     return {
         "kernel": canonical.digest(kernel),
         "codegen": str(codegen.CODEGEN_VERSION),
         "templates": codegen.template_hash(),
-        "target": json.dumps(target_to_json(target)),
-        "config": json.dumps(config_to_json(config)),
+        "target": json.dumps(target_to_json(lowered)),
+        "config": json.dumps(config_to_json(settled)),
         "options": " ".join(device_options(info, target)),
         "platform": f"{info.platform} {info.version}",
         "device": info.name,

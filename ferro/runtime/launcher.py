@@ -7,10 +7,9 @@ sets buffers and enqueues.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +19,22 @@ from ferro.codegen import layouts, resolve
 from ferro.codegen.program import Argument, Config, Entry, Target
 from ferro.dsl import bounds, extents, ir, launch
 from ferro.dsl.quantised import A8, Q8
-from ferro.runtime.calls import settled, specialised
+from ferro.runtime.buffers import Buffer
+from ferro.runtime.calls import (
+    Call,
+    check_owner,
+    check_recordable,
+    has_host_arrays,
+    settled,
+    specialised,
+)
 from ferro.runtime.configs import launch_sizes
 from ferro.runtime.errors import DeviceError
-from ferro.runtime.memory import Buffer
-from ferro.runtime.plan import Plan, Step
+from ferro.runtime.plan import Plan, Recorder, Step
 
 if TYPE_CHECKING:
     from ferro.runtime.opencl import OpenCLDevice
 
-STAGED = (np.ndarray, Q8, A8)
 SCALARS: dict[str, Any] = {"i32": np.int32, "u32": np.uint32, "f32": np.float32}
 REMEMBERED = 512
 
@@ -70,39 +75,26 @@ class Launcher:
         self.device = device
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
         self._scratch: dict[str, Buffer] = {}
-        self._local = threading.local()
+        self._recorder: Recorder[Plan] = Recorder()
 
-    def run(
-        self,
-        kernel: AnyKernel,
-        arguments: dict[str, Any],
-        config: Config | None,
-        target: Target | None,
-    ) -> None:
+    def run(self, call: Call) -> None:
         """Launch, or record if this thread is recording a plan."""
-        plan = getattr(self._local, "plan", None)
-        if any(isinstance(value, STAGED) for value in arguments.values()):
-            if plan is not None:
-                raise DeviceError("a plan takes buffers of the device, not host arrays")
-            self._run_staged(kernel, arguments, config, target)
-        elif plan is not None:
+        kernel, arguments, config, target = call.kernel, call.arguments, call.config, call.target
+        plan = self._recorder.plan
+        if plan is not None:
+            check_recordable(arguments)
             made = self._prepare(kernel, arguments, config, target)
             made.set_buffers(arguments)
             plan.add(made.steps, [arguments[name] for name in made.buffers], made)
+        elif has_host_arrays(arguments):
+            self._run_staged(kernel, arguments, config, target)
         else:
             self._run(kernel, arguments, config, target)
             self.device.queue.flush()
 
-    @contextmanager
-    def recording(self) -> Iterator[Plan]:
+    def recording(self) -> AbstractContextManager[Plan]:
         """Record this thread's calls into a plan instead of running them."""
-        if getattr(self._local, "plan", None) is not None:
-            raise DeviceError("a plan is being recorded already")
-        plan = self._local.plan = Plan(self.device.queue)
-        try:
-            yield plan
-        finally:
-            self._local.plan = None
+        return self._recorder.recording(Plan(self.device.queue))
 
     def clear(self) -> None:
         """Forget every launch and give scratch memory back."""
@@ -268,7 +260,8 @@ def call_key(
         elif type(value) is float:
             parts.append((name, value.hex()))
         else:
-            parts.append((name, type(value), value))
+            known = value if isinstance(value, Hashable) else id(value)
+            parts.append((name, type(value), known))
     return tuple(parts)
 
 
@@ -282,9 +275,7 @@ def check_buffers(
     """Raise DeviceError for a buffer of another device or in another layout."""
     layout = q8_layout(target, config)
     for parameter in kernel.buffers:
-        buffer = given[parameter.name]
-        if not isinstance(buffer, Buffer) or buffer.owner is not device.store:
-            raise DeviceError(f"argument `{parameter.name}` is not a buffer of {device.name}")
+        buffer = check_owner(parameter.name, given[parameter.name], device.store)
         if buffer.layout is not None and buffer.layout != layout:
             raise DeviceError(
                 f"`{parameter.name}` is packed for blocks of {buffer.layout[0]} rows"

@@ -7,8 +7,9 @@ kernels of Ferro. Measured by events, the best of a few runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,21 +21,23 @@ from ferro.runtime.listing import INTERPRETER
 from ferro.runtime.plan import Step
 
 if TYPE_CHECKING:
-    from ferro.runtime.memory import Buffer
+    from ferro.runtime.buffers import Buffer
     from ferro.runtime.opencl import OpenCLDevice
 
 RUNS = 5
 SUMS = 12  # enough to hide an instruction's latency, few enough for the registers
 OPTIONS = ("-cl-std=CL1.2",)
 
-# Each work-item of a CPU reads one contiguous piece; on a GPU neighbours read neighbouring words.
+# Each work-item of a CPU reads four contiguous pieces side by side (one stream of them is a tenth
+# slower: hardware prefetchers stop at pages); on a GPU neighbours read neighbouring words.
 _READ_CPU = """
 __kernel void read(__global const int16 *x, __global int16 *out, int n)
 {
     size_t i = get_global_id(0);
-    __global const int16 *p = x + i * n;
+    int s = n / 4;
+    __global const int16 *p = x + i * n, *q = p + s, *u = q + s, *v = u + s;
     int16 a = 0, b = 0, c = 0, d = 0;
-    for (int j = 0; j < n; j += 4) { a ^= p[j]; b ^= p[j + 1]; c ^= p[j + 2]; d ^= p[j + 3]; }
+    for (int j = 0; j < s; j++) { a ^= p[j]; b ^= q[j]; c ^= u[j]; d ^= v[j]; }
     out[i] = a ^ b ^ c ^ d;
 }
 """
@@ -85,38 +88,69 @@ class Limits:
     f32: float
 
 
+Sampler = Callable[[], float]
+
+
 def measure(device: Device, megabytes: int = 512) -> Limits:
     """Measure a device; takes about a second."""
-    if device.info.kind == INTERPRETER:
-        return _host_limits(megabytes)
+    found = {kind: sample() for kind, sample in samplers(device, megabytes << 20).items()}
+    return Limits(found["read"], found.get("dot"), found["f32"])
+
+
+def samplers(
+    device: Device, size: int = 512 << 20, kinds: Iterable[str] = ("read", "dot", "f32")
+) -> dict[str, Sampler]:
+    """What measures each kind of limit once, in units a second (see ``Limits``), whenever it is
+    called. Memory is read over ``size`` bytes; a kind that the device does not have is left out."""
     opened: OpenCLDevice = device  # type: ignore[assignment]
-    return Limits(
-        read_rate(opened, megabytes << 20), dot_rate(opened, device.target), f32_rate(opened)
-    )
+    every = _on_host(size) if device.info.kind == INTERPRETER else _on_device(opened, size)
+    return {kind: every[kind] for kind in kinds if kind in every}
 
 
-def read_rate(device: OpenCLDevice, size: int, buffers: list[Buffer] | None = None) -> float:
-    """Bytes a second of a kernel that only reads, cycling through ``buffers`` (default: one new
-    buffer of ``size`` bytes)."""
+def _on_device(device: OpenCLDevice, size: int) -> dict[str, Sampler]:
+    found: dict[str, Sampler] = {"read": reader(device, size), "f32": partial(f32_rate, device)}
+    return {**found, "dot": partial(dot_rate, device)} if has_dot(device.target) else found
+
+
+def _on_host(size: int) -> dict[str, Sampler]:
+    data = np.ones(max(1, size // 8), np.int64)
+    n = 768
+    a, b = np.zeros((n, n), np.float32), np.zeros((n, n), np.float32)
+    return {
+        "read": lambda: data.nbytes / _best(lambda: np.bitwise_xor.reduce(data)),
+        "f32": lambda: 2 * n**3 / _best(lambda: a @ b),
+    }
+
+
+def reader(device: OpenCLDevice, size: int) -> Sampler:
+    """Measures bytes a second of a kernel that only reads a buffer of about ``size`` bytes."""
     cpu = device.target.kind == "simd"
     group, item = (1, 64) if cpu else (64, 16)
     items = device.info.capabilities["compute units"] * (16 if cpu else 64 * 16)
     count = max(4, size // (items * item) // 4 * 4)
     program = _program(_READ_CPU if cpu else _READ_GPU, "read", device.target, items, group)
-    held = buffers or [device.array(np.zeros(items * item * count, np.uint8), "scratch")]
+    held = device.array(np.zeros(items * item * count, np.uint8), "scratch")
     out = device.empty((items * item,), np.uint8, "scratch")
-    best = min(_seconds(device, program, x, out, count) for _ in range(RUNS) for x in held)
-    return items * item * count / best
+
+    def sample() -> float:
+        best = min(_seconds(device, program, held, out, count) for _ in range(RUNS))
+        return items * item * count / best
+
+    return sample
 
 
-def dot_rate(device: OpenCLDevice, target: Target) -> float | None:
-    """int8 operations a second of independent dot instructions, or None without one."""
-    if (target.dot, target.abi) in probe_sources.VNNI:
-        head, width = probe_sources.VNNI[target.dot, target.abi], target.lanes
-    elif target.dot == "dp4a":
+def has_dot(target: Target) -> bool:
+    """True for a target whose int8 dot is an instruction."""
+    return target.dot == "dp4a" or (target.dot, target.abi) in probe_sources.VNNI
+
+
+def dot_rate(device: OpenCLDevice) -> float:
+    """int8 operations a second of independent dot instructions."""
+    target = device.target
+    if target.dot == "dp4a":
         head, width = _DP4A, 1
     else:
-        return None
+        head, width = probe_sources.VNNI[target.dot, target.abi], target.lanes
     return _compute_rate(device, head, "int", width, "{a} = DOT({a}, w, v);", 8)
 
 
@@ -182,14 +216,6 @@ def timed(device: OpenCLDevice, step: Step) -> float:
     passed = time.perf_counter() - began
     seconds = (event.profile.end - event.profile.start) * 1e-9
     return seconds if seconds > passed / 100 else passed
-
-
-def _host_limits(megabytes: int) -> Limits:
-    data = np.ones(megabytes << 17, np.int64)
-    read = data.nbytes / _best(lambda: np.bitwise_xor.reduce(data))
-    n = 768
-    a, b = np.zeros((n, n), np.float32), np.zeros((n, n), np.float32)
-    return Limits(read, None, 2 * n**3 / _best(lambda: a @ b))
 
 
 def _best(work: Callable[[], object]) -> float:

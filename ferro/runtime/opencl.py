@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy.typing as npt
 import pyopencl as cl
 
 from ferro.codegen.program import Config, Program, Target
 from ferro.dsl.ir import Kernel
 from ferro.dsl.quantised import Q8
 from ferro.runtime import building, calls, probes
+from ferro.runtime.buffers import Buffer
 from ferro.runtime.cache import ProgramCache
 from ferro.runtime.device import Device, attached
 from ferro.runtime.errors import DeviceUnusable
 from ferro.runtime.launcher import Launcher, q8_layout
 from ferro.runtime.listing import DeviceInfo, opencl_devices
-from ferro.runtime.memory import Buffer, Memory
+from ferro.runtime.memory import Memory
 from ferro.runtime.plan import Plan
 from ferro.runtime.profiler import Profiler
 from ferro.runtime.queues import Queue
@@ -71,45 +70,29 @@ class OpenCLDevice(Device):
             self._targets = probes.targets(self.info)
         return self._targets
 
-    def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike, purpose: str = "io") -> Buffer:
-        return self.store.array(shape, dtype, purpose)
-
-    def array(self, data: npt.NDArray[Any], purpose: str = "io") -> Buffer:
-        return self.store.copy(data, purpose)
-
     def weights(
         self,
         data: Q8,
         purpose: str = "weights",
-        target: Target | None = None,
-        config: Config | None = None,
+        target: Target | str | None = None,
+        config: Config | Mapping[str, int] | None = None,
     ) -> Buffer:
-        lanes, biased = q8_layout(target or self.target, calls.settled(config))
+        lanes, biased = q8_layout(self.aimed(target) or self.target, calls.settled(config))
         return self.store.weights(data, lanes, biased, purpose)
 
-    def activations(self, rows: int, cols: int, purpose: str = "scratch") -> Buffer:
-        return self.store.activations(rows, cols, purpose)
-
-    def run(
-        self,
-        kernel: Any,
-        config: Config | None = None,
-        target: Target | None = None,
-        **arguments: Any,
-    ) -> None:
-        self.launcher.run(kernel, arguments, config, target)
+    def _launch(self, call: calls.Call) -> None:
+        self.launcher.run(call)
 
     def plan(self) -> AbstractContextManager[Plan]:
+        self.store.check_open()
         return self.launcher.recording()
 
-    def ir(self, kernel: Any, config: Config | None = None, **arguments: Any) -> Kernel:
-        return calls.specialised(kernel, arguments, config)[0]
-
-    def config_for(self, kernel: Any, target: Target | None = None, **arguments: Any) -> Config:
-        return self.launcher.config_for(kernel, arguments, target)
+    def _chosen(self, call: calls.Call) -> Config:
+        return self.launcher.config_for(call.kernel, call.arguments, call.target)
 
     def build(self, program: Program) -> building.Built:
         """Compile a program without looking at any cache. Raises BuildError."""
+        self.store.check_open()
         facts = self.info.capabilities
         building.check_limits(program, facts["largest work-group"], facts["local memory"])
         further = building.device_options(self.info, program.target)
@@ -160,20 +143,22 @@ class OpenCLDevice(Device):
         return made
 
     def finish(self, timeout: float | None = None) -> None:
+        self.store.check_open()
         self.queue.finish(timeout)
-
-    def memory(self) -> dict[str, int]:
-        return dict(self.store.account.held)
 
     @contextmanager
     def profile(self) -> Iterator[Profiler]:
+        self.store.check_open()
         with attached(self.queue) as profiler:
             yield profiler
             self.finish()
 
     def close(self) -> None:
+        if self.store.closed:
+            return
         if not self.queue.watchdog.lost:
             self.finish()
+        self.store.closed = True
         self._built.clear()
         self._near.clear()
         self.launcher.clear()

@@ -5,9 +5,11 @@ What changes between replays must live in buffers. A plan keeps its buffers aliv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.queues import Queue, Size
@@ -15,7 +17,32 @@ from ferro.runtime.queues import Queue, Size
 if TYPE_CHECKING:
     import pyopencl as cl
 
-    from ferro.runtime.memory import Buffer
+    from ferro.runtime.buffers import Buffer
+
+Kind = TypeVar("Kind")
+
+
+class Recorder(Generic[Kind]):
+    """The plan that each thread is recording, if any."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    @property
+    def plan(self) -> Kind | None:
+        found: Kind | None = getattr(self._local, "plan", None)
+        return found
+
+    @contextmanager
+    def recording(self, plan: Kind) -> Iterator[Kind]:
+        """Let this thread's launches go into ``plan``. Raises DeviceError if it records one."""
+        if self.plan is not None:
+            raise DeviceError("a plan is being recorded already")
+        self._local.plan = plan
+        try:
+            yield plan
+        finally:
+            self._local.plan = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +83,11 @@ class Plan:
     def run(self) -> None:
         """Enqueue every launch in order; does not wait.
 
-        Raises DeviceLost, or DeviceError if a buffer was released since.
+        Raises DeviceLost, or DeviceError if a buffer was released or the device closed since.
         """
         queue = self.queue
         for buffer in self._buffers.values():
+            buffer.owner.check_open()
             _ = buffer.memory  # a runtime may crash on memory that is gone
         with queue.lock:
             if queue.profiler is not None:

@@ -206,20 +206,20 @@ def test_every_finding_names_its_argument_and_helps() -> None:
             assert finding.help
 
 
-NAMES = ["x", "w", "y"]
+MIX = KernelDefinition.from_source(TEXT, "kernel.py")
 
 
 def test_collect_takes_arguments_by_place_and_by_name() -> None:
-    assert launch.collect(kernel(), NAMES, (1, 2), {"y": 3}) == {"x": 1, "w": 2, "y": 3}
+    assert launch.collect(MIX, (1, 2), {"y": 3}) == {"x": 1, "w": 2, "y": 3}
 
 
 def test_collect_refuses_an_argument_given_twice(golden: Golden) -> None:
     with pytest.raises(LaunchError) as caught:
-        launch.collect(kernel(), NAMES, (1, 2), {"w": 3, "y": 4})
+        launch.collect(MIX, (1, 2), {"w": 3, "y": 4})
     golden("../golden_launch/given_twice", caught.value.text + "\n")
 
 
 def test_collect_refuses_too_many(golden: Golden) -> None:
     with pytest.raises(LaunchError) as caught:
-        launch.collect(kernel(), NAMES, (1, 2, 3, 4), {})
+        launch.collect(MIX, (1,) * 8, {})
     golden("../golden_launch/too_many", caught.value.text + "\n")

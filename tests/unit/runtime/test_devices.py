@@ -119,7 +119,7 @@ from ferro.runtime import devices, open_device
 assert [info.kind for info in devices()] == ["interpreter"], devices()
 with open_device() as device:
     assert device.target.kind == "simd"
-    print(device.array(__import__("numpy").ones(3)).read().sum())
+    print(device.array(__import__("numpy").ones(3, "f4")).read().sum())
 """
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ferro.codegen.errors import ConfigError
 from ferro.codegen.program import Config
 from ferro.dsl import CompileError, kernel, tl
 from ferro.dsl.quantised import A8, Q8
-from ferro.runtime import DeviceError, open_device
+from ferro.runtime import DeviceError, OutOfMemory, host, open_device
 from ferro.runtime.host import InterpreterDevice
 
 
@@ -66,13 +68,8 @@ def test_what_a_device_would_refuse_is_refused(device: InterpreterDevice) -> Non
 
 
 def test_a_call_in_another_style_is_told_how(device: InterpreterDevice) -> None:
-    x, y = np.ones(20, np.float32), np.zeros(20, np.float32)
-    with pytest.raises(TypeError, match=r"a schedule is written Config\(\{"):
-        device.run(shifted, {"B": 32}, x=x, y=y, s=1.0)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="arguments of a kernel go by name"):
-        device.run(shifted, x, y=y, s=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="under @kernel is launched, not a function"):
-        device.run(lambda: None, x=x)
+        device.run(lambda: None, x=np.ones(20, np.float32))
     with pytest.raises(TypeError, match=r"no grid: it follows from `tl\.program_id"):
         shifted[(1,)]
 
@@ -81,19 +78,6 @@ def test_the_ir_prints_as_text(device: InterpreterDevice) -> None:
     made = device.ir(shifted)
     assert str(made).startswith("kernel shifted(\n    x: in f32[N],")
     assert repr(made) == "<IR of kernel shifted>"
-
-
-def test_buffers_are_arrays(device: InterpreterDevice) -> None:
-    x = device.array(np.ones((4, 8), np.float32))
-    assert np.array_equal(x.part(1, 2).read(), np.ones((1, 8)))
-    x.part(1, 2).write(np.zeros((1, 8), np.float32))
-    assert x.read().sum() == 24 and x.reshape(32).shape == (32,)
-    into = np.empty((4, 8), np.float32)
-    x.read_into(into)
-    assert np.array_equal(into, x.read())
-    for wrong in (lambda: x.part(3, 5), lambda: x.reshape(3), lambda: x.write(np.ones(3))):
-        with pytest.raises(DeviceError):
-            wrong()
 
 
 def test_the_account_follows_buffers(device: InterpreterDevice) -> None:
@@ -110,7 +94,7 @@ def test_activations_are_written_and_read(device: InterpreterDevice) -> None:
     held = device.activations(2, 32)
     held.write(given)
     assert np.array_equal(held.read().q, given.q)
-    with pytest.raises(DeviceError, match="is no array"):
+    with pytest.raises(DeviceError, match="cannot have shape"):
         held.reshape(64)
     with pytest.raises(DeviceError, match="a8 of shape"):
         held.write(A8.empty(3, 32))
@@ -134,5 +118,42 @@ def test_profiles_and_sources(device: InterpreterDevice) -> None:
         device.run(shifted, x=x, y=np.zeros(8, np.float32), s=1.0)
     (total,) = profile.totals()
     assert total.name == "shifted" and total.count == 1 and total.seconds > 0
-    assert "__kernel" in device.source(shifted)
+    assert "__kernel" in device.source(shifted, target="simt")
     assert device.ir(shifted).name == "shifted"
+
+
+def test_a_source_needs_a_target_that_is_named(device: InterpreterDevice) -> None:
+    with pytest.raises(DeviceError, match=r"no OpenCL C: name a target, such as target='simd-16"):
+        device.source(shifted)
+    assert device.program(shifted, target="simd-8-emulated").target.lanes == 8
+
+
+def test_what_the_interpreter_cannot_hold_is_out_of_memory(
+    device: InterpreterDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 8.00 TiB")
+
+    monkeypatch.setattr(host, "interpret", full)
+    x = np.ones(20, np.float32)
+    with pytest.raises(OutOfMemory, match="`shifted` does not fit.*8.00 TiB") as error:
+        device.run(shifted, x, np.zeros_like(x), 1.0)
+    assert error.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": "backwards"}, "`order` is 'backwards', not one of together, one_by_one"),
+        ({"seed": -1}, "`seed` is -1, not a whole number from 0 on"),
+        ({"seed": "x"}, "`seed` is 'x'"),
+        ({"config": Config(lanes=7)}, "lanes=7: expected 2, 4, 8"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(
+    device: InterpreterDevice, options: dict[str, Any], message: str
+) -> None:
+    x, y = np.ones(20, np.float32), np.zeros(20, np.float32)
+    with pytest.raises((DeviceError, ConfigError), match=message):
+        device.run(shifted, x, y, 1.0, **options)
+    assert not y.any()
