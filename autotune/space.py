@@ -89,7 +89,7 @@ def dots(kernel: ir.Kernel, target: Target) -> Sequence[str | None]:
 
 
 def prefetches(kernel: ir.Kernel, target: Target) -> Sequence[bool]:
-    """Weights that many rows share are in a cache: asking for them ahead costs and gives nothing."""
+    """Weights that many rows share are in a cache: asking for them ahead gives nothing."""
     return (True, False) if "prefetch" in target.features and has_weights(kernel) else (True,)
 
 

@@ -164,7 +164,14 @@ def read_table(table: Mapping[str, Any]) -> list[Shipped]:
 
 
 def config_defaults() -> dict[str, Any]:
-    return {"constants": {}, "lanes": None, "lane_axis": [], "split": 1, "dot": None, "prefetch": True}
+    return {
+        "constants": {},
+        "lanes": None,
+        "lane_axis": [],
+        "split": 1,
+        "dot": None,
+        "prefetch": True,
+    }
 
 
 def parse_forced(text: str) -> dict[str, Config]:
