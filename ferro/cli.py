@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import re
 import sys
@@ -21,7 +22,8 @@ OK, FAILED, USAGE, NO_FIT = 0, 1, 2, 3
 
 EPILOG = """\
 exit codes: 0 done, 1 failed, 2 wrong use or bad input, 3 does not fit in memory
-environment: FERRO_DEVICE (as --device), FERRO_CACHE_DIR (compiled programs and timings)
+environment: FERRO_DEVICE (as --device), FERRO_CACHE_DIR (compiled programs and timings),
+FERRO_MODELS_DIR (models that were pulled)
 """
 
 
@@ -102,6 +104,7 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    forgive_encodings()
     parser = build_parser()
     args, rest = parser.parse_known_args(argv)
     chosen: argparse.ArgumentParser = getattr(args, "parser", parser)
@@ -126,6 +129,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         gap = "" if text.startswith("\n") else " "
         print(f"ferro {args.command}:{gap}{text}", file=sys.stderr)
     return OK if code is None else code
+
+
+def forgive_encodings() -> None:
+    """What a terminal cannot show, or what is no text of its encoding, is replaced."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def exit_code(error: Exception) -> int | None:

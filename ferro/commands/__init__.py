@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "autotune": "find the fastest schedule of kernels on a device",
     "inspect": "what a model file holds, what it costs in memory, whether it runs",
     "tokenize": "token ids of a text, by the vocabulary of a model file",
+    "pull": "download a model by its short name",
     "cache": "list, remove and explain compiled programs",
     "demo": "run the main kernels here and compare every bit with the interpreter",
 }

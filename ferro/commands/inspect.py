@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
-from ferro.commands import UsageError
+from ferro.commands import UsageError, options
 from ferro.report import emit, note, table, to_json
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ LISTED = 32
 
 
 def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="a GGUF file")
+    options.model_argument(parser)
     parser.add_argument("--tensors", action="store_true", help="list every tensor")
     parser.add_argument(
         "--context",
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.context is not None and args.context < 1:
         raise UsageError(f"--context takes a number above 0, got {args.context}")
-    file = GgufFile(args.model)
+    file = GgufFile(options.model(args))
     made: Hyperparameters | None = None
     problem = ""
     try:

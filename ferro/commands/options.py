@@ -1,4 +1,4 @@
-"""Options that several commands share: which kernel, with which sizes, lowered how."""
+"""Options that several commands share: which model; which kernel, with which sizes, lowered how."""
 
 from __future__ import annotations
 
@@ -9,12 +9,32 @@ from typing import TYPE_CHECKING, Any
 from ferro.commands import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ferro.codegen.program import Config, Target
     from ferro.dsl.kernel import KernelDefinition
     from ferro.measure import Request
     from ferro.runtime.device import Device
 
+MODEL_HELP = "a GGUF file, or the name of a model that was pulled"
 KERNEL_HELP = "a kernel (`ferro kernels` lists them), or path/to/file.py:name"
+
+
+def model_argument(parser: argparse.ArgumentParser) -> None:
+    """The model that a command works on."""
+    parser.add_argument("model", nargs="?", help=MODEL_HELP)
+    parser.add_argument("--model", "--lm", dest="named_model", metavar="MODEL", help="the same")
+
+
+def model(args: argparse.Namespace) -> Path:
+    """The file of the model that was named. Raises UsageError, NoSuchModel, FileNotFoundError."""
+    from ferro.models.known import located
+
+    given = [name for name in (args.model, args.named_model) if name is not None]
+    if len(given) != 1:
+        problem = "name one model only" if given else "name a model"
+        raise UsageError(f"{problem}: {MODEL_HELP}")
+    return located(given[0])
 
 
 def launch_options(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from ferro.commands import UsageError, options
 from ferro.report import emit, table, to_json
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="a GGUF file")
+    options.model_argument(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", help="the text (default: standard input)")
     source.add_argument("--ids", metavar="1,2,3", help="token ids, to be turned into a text")
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from ferro.models.gguf import GgufFile
     from ferro.models.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer(GgufFile(args.model).metadata, args.pre)
+    tokenizer = Tokenizer(GgufFile(options.model(args)).metadata, args.pre)
     if args.ids is not None:
         return show_text(args, tokenizer)
     text = sys.stdin.read() if args.text is None else args.text
@@ -55,8 +56,6 @@ def show_text(args: argparse.Namespace, tokenizer: Tokenizer) -> int:
 
 def numbers(text: str, count: int) -> list[int]:
     """Token ids with commas between them. Raises UsageError for what is none of ``count``."""
-    from ferro.commands import UsageError
-
     ids = []
     for word in filter(None, (word.strip() for word in text.split(","))):
         if not (word.isascii() and word.isdigit() and int(word) < count):

@@ -1,19 +1,31 @@
-"""Where Ferro keeps what can be made again: programs, probe results, the vendor folder."""
+"""Where Ferro keeps models, and what can be made again: programs, probe results, vendor entries."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def cache_folder(*parts: str) -> Path:
     """The user's cache folder for Ferro (``FERRO_CACHE_DIR`` or the XDG one); may not exist yet."""
     chosen = os.environ.get("FERRO_CACHE_DIR")
-    if not chosen:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        chosen = os.path.join(base, "ferro")
-    return Path(chosen, *parts)
+    return Path(chosen or os.path.join(_base("XDG_CACHE_HOME", ".cache"), "ferro"), *parts)
+
+
+def models_folder() -> Path:
+    """The user's folder of models (``FERRO_MODELS_DIR`` or one in the XDG data folder); may not
+    exist yet."""
+    chosen = os.environ.get("FERRO_MODELS_DIR")
+    base = _base("XDG_DATA_HOME", os.path.join(".local", "share"))
+    return Path(chosen or os.path.join(base, "ferro", "models"))
+
+
+def _base(variable: str, usual: str) -> str:
+    return os.environ.get(variable) or os.path.join(os.path.expanduser("~"), usual)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -21,12 +33,20 @@ def write_atomically(path: Path, data: bytes) -> None:
 
     Raises OSError where the folder cannot be written.
     """
+    with written_atomically(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def written_atomically(path: Path) -> Iterator[BinaryIO]:
+    """A stream whose contents become the file ``path`` at the end of the ``with`` block, and
+    nothing if that is left by an exception. Raises OSError where the folder cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
+    temporary = path.with_name(f".{path.name[:40]}-{secrets.token_hex(6)}")
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+        with open(temporary, "xb") as stream:
+            yield stream
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
