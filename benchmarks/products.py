@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
-from benchmarks.quiet import Sample, quietly
+from benchmarks.quiet import Turns, in_turns, quietly
+from ferro import arguments
 from ferro.catalogue import find
 from ferro.codegen.program import Config
-from ferro.measure import Request, Speed, bench
+from ferro.measure import Request
 from ferro.runtime.device import Device
-from ferro.runtime.limits import measure
+from ferro.runtime.limits import samplers
+from ferro.speed import launcher, turn
 
 MATRICES = ((9216, 1024), (1024, 4608))
 ROWS = (1, 8, 192, 762)
@@ -30,71 +33,99 @@ FOOTPRINT = {1: 512 << 20, 8: 512 << 20, 192: 64 << 20, 762: 64 << 20}
 
 
 @dataclass(frozen=True)
-class Product:
-    """The fastest schedule of one shape; ``read`` is the device's read rate in the same run,
-    ``others`` the largest share of the processors that others took during a sample."""
+class Matrix:
+    """Products with one matrix, measured in turns: seconds by "8 rows" and so on, of numpy by
+    "numpy, 192 rows", of reading as many bytes as one row does by "reading"."""
 
-    rows: int
     n: int
     k: int
-    speed: Speed
-    read: float
-    numpy_seconds: float | None
-    others: float
+    schedules: dict[int, str]
+    bytes: dict[int, int]
+    turns: Turns
+
+    def seconds(self, rows: int) -> float:
+        return self.turns.value(product(rows))
 
     @property
-    def line(self) -> list[object]:
-        reached = self.speed.bytes / self.speed.median
-        against = self.numpy_seconds / self.speed.median if self.numpy_seconds else None
-        return [
-            f"{self.rows} x {self.n} x {self.k}",
-            self.speed.config,
-            self.speed.median * 1e3,
-            reached / 1e9,
-            f"{reached / self.read:.0%}" if self.rows == 1 else None,
-            2 * self.rows * self.n * self.k / self.speed.median / 1e9,
-            against,
-            f"{self.others:.1%}",
-        ]
+    def share_of_reading(self) -> float:
+        """Of the device's rate of reading memory, what one row reaches."""
+        return self.turns.ratio("reading", product(1))
+
+    def times_numpy(self, rows: int) -> float:
+        return self.turns.ratio(numpy(rows), product(rows))
+
+    @property
+    def eight_to_one(self) -> float:
+        return self.turns.ratio(product(8), product(1))
+
+    @property
+    def row_of_762(self) -> float:
+        """The time of a row among 762, in times of one among 192."""
+        return self.turns.ratio(product(762), product(192)) * 192 / 762
+
+    def lines(self) -> Iterator[list[object]]:
+        for rows in ROWS:
+            seconds, others = self.seconds(rows), self.turns.others(product(rows))
+            yield [
+                f"{rows} x {self.n} x {self.k}",
+                self.schedules[rows],
+                seconds * 1e3,
+                self.bytes[rows] / seconds / 1e9,
+                f"{self.share_of_reading:.0%}" if rows == 1 else None,
+                2 * rows * self.n * self.k / seconds / 1e9,
+                self.times_numpy(rows) if rows > 8 else None,
+                None if others is None else f"{others:.1%}",
+            ]
 
 
 COLUMNS = ["rows x N x K", "schedule", "ms", "GB/s", "of reading", "GOPS", "x numpy f32", "others"]
 
 
-def products(device: Device, seconds: float) -> Iterator[Product]:
+def product(rows: int) -> str:
+    return f"{rows} rows"
+
+
+def numpy(rows: int) -> str:
+    return f"numpy, {rows} rows"
+
+
+def matrices(device: Device, rounds: int) -> Iterator[Matrix]:
     for n, k in MATRICES:
-        for rows in ROWS:
-            yield product(device, rows, n, k, seconds)
+        yield measured(device, n, k, rounds)
 
 
-def product(device: Device, rows: int, n: int, k: int, seconds: float) -> Product:
-    """Measures one shape; readings of memory and of numpy lie around it, the better one counts."""
+def measured(device: Device, n: int, k: int, rounds: int) -> Matrix:
+    samples: dict[str, Callable[[], float]] = {}
+    schedules, sizes = {}, {}
+    for rows in ROWS:
+        schedules[rows], sizes[rows], samples[product(rows)] = fastest(device, rows, n, k)
+    read = samplers(device, FOOTPRINT[1], ["read"])["read"]
+    samples["reading"] = lambda: sizes[1] / read()
+    samples |= {numpy(rows): partial(numpy_seconds, rows, n, k) for rows in ROWS if rows > 8}
+    return Matrix(n, k, schedules, sizes, in_turns(samples, rounds))
+
+
+def fastest(device: Device, rows: int, n: int, k: int) -> tuple[str, int, Callable[[], float]]:
+    """The fastest schedule's name, the bytes of a launch, and what measures its seconds."""
+    found = []
+    for constants in SCHEDULES[rows]:
+        config = Config(constants)
+        sample, size = sampler(device, rows, n, k, config)
+        found.append((quietly(sample).value, str(config), size, sample))
+    _, name, size, sample = min(found, key=lambda each: each[0])
+    return name, size, sample
+
+
+def sampler(
+    device: Device, rows: int, n: int, k: int, config: Config
+) -> tuple[Callable[[], float], int]:
+    """What measures the median seconds of a launch, and the bytes that a launch moves."""
     definition = find("matmul_q8").definition
-    sizes = {"M": rows, "N": n, "K": k}
-    requests = [Request(definition, sizes, config=Config(s)) for s in SCHEDULES[rows]]
-
-    def reading() -> Sample[float]:
-        return quietly(lambda: measure(device).read)
-
-    def numpy() -> list[Sample[float]]:
-        return [quietly(lambda: numpy_seconds(rows, n, k))] if rows > 8 else []
-
-    reads, numpys = [reading()], numpy()
-    speeds = [
-        quietly(partial(bench, request, device, seconds, FOOTPRINT[rows])) for request in requests
-    ]
-    reads.append(reading())
-    numpys += numpy()
-    best = min(speeds, key=lambda sample: sample.result.median)
-    return Product(
-        rows,
-        n,
-        k,
-        best.result,
-        max(sample.result for sample in reads),
-        min((sample.result for sample in numpys), default=None),
-        max(best.others, *(s.others for s in reads), *(s.others for s in numpys)),
-    )
+    request = Request(definition, {"M": rows, "N": n, "K": k}, config=config)
+    made = request.arguments()
+    size = arguments.traffic(request.kernel(), made)
+    launch = launcher(request, device, made, -(-FOOTPRINT[rows] // size))
+    return lambda: median(turn(launch)), size
 
 
 _NUMPY = """

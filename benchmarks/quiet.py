@@ -1,63 +1,52 @@
-"""Samples on a shared machine: how much of the processors others took while one was measured."""
+"""Samples on a shared machine: those during which others ran are taken again."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Generic, TypeVar
+from statistics import median
 
-T = TypeVar("T")
-LIMIT = 0.05
-TRIES = 8
+from ferro.neighbours import Watch, quiet
+
+TRIES = 3
 
 
 @dataclass(frozen=True)
-class Sample(Generic[T]):
-    """A result and the share of all processors' time that other processes took meanwhile."""
+class Sample:
+    """A number and the share of the processors that others took meanwhile, if it is known."""
 
-    result: T
-    others: float
-
-    @property
-    def quiet(self) -> bool:
-        return self.others <= LIMIT
+    value: float
+    others: float | None
 
 
-def quietly(work: Callable[[], T]) -> Sample[T]:
+@dataclass(frozen=True)
+class Turns:
+    """Rounds of the same samples, which lie side by side in time."""
+
+    rounds: list[dict[str, Sample]]
+
+    def value(self, name: str) -> float:
+        return median(one[name].value for one in self.rounds)
+
+    def ratio(self, name: str, to: str) -> float:
+        """The median over rounds of the ratio within one."""
+        return median(one[name].value / one[to].value for one in self.rounds)
+
+    def others(self, *names: str) -> float | None:
+        """The largest share that others took during a sample that counts, of these or of all."""
+        counted = [one[name] for one in self.rounds for name in names or one]
+        return max((s.others for s in counted if s.others is not None), default=None)
+
+
+def in_turns(samples: Mapping[str, Callable[[], float]], rounds: int) -> Turns:
+    return Turns([{n: quietly(work) for n, work in samples.items()} for _ in range(rounds)])
+
+
+def quietly(work: Callable[[], float]) -> Sample:
     """Repeats ``work`` until others took at most 5%; the quietest sample after some tries."""
-    best: Sample[T] | None = None
-    for _ in range(TRIES):
-        sample = taken(work)
-        if best is None or sample.others < best.others:
-            best = sample
-        if best.quiet:
-            break
-    assert best is not None
-    return best
-
-
-def taken(work: Callable[[], T]) -> Sample[T]:
-    """One sample, quiet or not. Linux only: reads /proc/stat."""
-    all_before, busy_before = _machine()
-    own_before = _own()
-    result = work()
-    all_after, busy_after = _machine()
-    spent = max(all_after - all_before, 1e-9)
-    others = (busy_after - busy_before) - (_own() - own_before)
-    return Sample(result, max(others, 0.0) / spent)
-
-
-def _machine() -> tuple[float, float]:
-    """Seconds of all processors since boot: all of them, and those not idle (steal included)."""
-    fields = [int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    tick = os.sysconf("SC_CLK_TCK")
-    idle = fields[3] + fields[4]
-    return sum(fields) / tick, (sum(fields) - idle) / tick
-
-
-def _own() -> float:
-    """Seconds that this process and its ended children ran."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    taken: list[Sample] = []
+    while not taken or (len(taken) < TRIES and not quiet(taken[-1].others)):
+        watch = Watch()
+        value = work()
+        taken.append(Sample(value, watch.others()))
+    return min(taken, key=lambda sample: sample.others or 0.0)

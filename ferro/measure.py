@@ -1,28 +1,23 @@
-"""Running a kernel on made-up arguments: against the interpreter for bits, repeatedly for speed."""
+"""Running a kernel on made-up arguments, on a device and in the interpreter: are the bits equal?"""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ferro import arguments, work
+from ferro import arguments
 from ferro.arguments import Arguments
 from ferro.codegen.program import Config, Target
 from ferro.dsl import ir
-from ferro.dsl.launch import bind
 from ferro.dsl.quantised import A8, Q8
-from ferro.runtime.limits import measure as measure_limits
 
 if TYPE_CHECKING:
     from ferro.dsl.kernel import KernelDefinition
     from ferro.runtime.device import Device
 
 INTERPRETER = "interpreter"
-MOST_COPIES = 256
 
 
 @dataclass(frozen=True)
@@ -145,109 +140,3 @@ def upload(device: Device, value: Any, target: Target | None, config: Config | N
         held.write(value)
         return held
     return device.array(value) if hasattr(value, "dtype") and value.shape else value
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Times of one launch in seconds, over ``launches`` of them that cycle through ``copies``
-    sets of arguments (so that caches hold no set from the time before)."""
-
-    kernel: str
-    device: str
-    sizes: dict[str, int]
-    config: str
-    target: str
-    launches: int
-    copies: int
-    median: float
-    best: float
-    bytes: int
-    int8_operations: int | None
-    f32_operations: int | None
-
-    def rates(self) -> dict[str, float]:
-        """What was reached of each kind, in units a second: "read", "dot" (int8) and "f32"."""
-        done = {"read": self.bytes, "dot": self.int8_operations, "f32": self.f32_operations}
-        return {name: amount / self.median for name, amount in done.items() if amount}
-
-
-def bench(
-    request: Request, device: Device, seconds: float = 2.0, footprint: int = 512 << 20
-) -> Speed:
-    """Measures launches for about ``seconds`` over at least ``footprint`` bytes of arguments."""
-    made = request.arguments()
-    request = request.settled(device, made)
-    kernel = request.kernel()
-    size = arguments.traffic(kernel, made)
-    binding = bind(kernel, made)
-    copies = min(max(1, math.ceil(footprint / max(size, 1))), MOST_COPIES)
-    if device.info.kind == INTERPRETER:
-        copies, times = 1, _interpreter_times(request, device, made, seconds)
-    else:
-        times = _device_times(request, device, made, copies, seconds)
-    return Speed(
-        kernel=kernel.name,
-        device=str(device.info),
-        sizes=arguments.dimensions(kernel, request.sizes),
-        config=str(request.config or Config()),
-        target=target_name(request, device),
-        launches=len(times),
-        copies=copies,
-        median=median(times),
-        best=min(times),
-        bytes=size,
-        int8_operations=work.operations(kernel, binding, ("dot_i8",)),
-        f32_operations=work.operations(kernel, binding, ("dot",)),
-    )
-
-
-def bench_with_limits(
-    request: Request, device: Device, seconds: float = 2.0, footprint: int = 512 << 20
-) -> tuple[Speed, dict[str, float | None]]:
-    """``bench``, and the device's own limits measured before and after it (the better of the two
-    counts: another program may have run in between)."""
-    megabytes = max(1, footprint >> 20)
-    before = measure_limits(device, megabytes)
-    speed = bench(request, device, seconds, footprint)
-    after = measure_limits(device, megabytes)
-    pairs = {name: (found, vars(after)[name]) for name, found in vars(before).items()}
-    return speed, {name: max(filter(None, pair), default=None) for name, pair in pairs.items()}
-
-
-def _interpreter_times(
-    request: Request, device: Device, made: Arguments, seconds: float
-) -> list[float]:
-    times: list[float] = []
-    while not times or sum(times) < seconds:
-        started = time.perf_counter()
-        request.run(device, made)
-        times.append(time.perf_counter() - started)
-    return times
-
-
-def _device_times(
-    request: Request, device: Device, made: Arguments, copies: int, seconds: float
-) -> list[float]:
-    plans = []
-    for _ in range(copies):
-        given = uploaded(request, device, made)
-        with device.plan() as plan:
-            request.run(device, given)
-        plans.append(plan)
-    for plan in plans:  # once over everything: memory is touched, clocks are up
-        plan.run()
-    device.finish()
-    times: list[float] = []
-    until = time.perf_counter() + seconds
-    while not times or time.perf_counter() < until:
-        with device.profile() as profiler:
-            for plan in plans:
-                plan.run()
-        times += _by_launch([t.seconds for t in profiler.timings()], len(plans))
-    return times
-
-
-def _by_launch(commands: list[float], launches: int) -> list[float]:
-    """Seconds of each launch, which is as many commands as any other."""
-    each = len(commands) // launches
-    return [sum(commands[i : i + each]) for i in range(0, each * launches, each)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from ferro.commands import UsageError, options
@@ -216,32 +217,55 @@ def sizes(found: dict[str, int]) -> str:
 
 
 def bench(args: argparse.Namespace) -> int:
-    from ferro.measure import bench_with_limits
+    from ferro.speed import bench
 
     with options.open_device(args) as device:
         request = options.request(args, device)
-        footprint = args.footprint << 20
-        speed, limits = bench_with_limits(request, device, args.seconds, footprint)
-    rates = speed.rates()
+        speed = bench(request, device, args.seconds, args.footprint << 20)
     if args.json:
-        emit(to_json({**vars(speed), "rates": rates, "limits": limits}))
+        emit(to_json(speed))
         return 0
     emit(f"{speed.kernel} on {speed.device}")
     emit(f"target {speed.target}, config {speed.config}, {sizes(speed.sizes)}")
     times = f"median {speed.median * 1e3:.3f} ms, best {speed.best * 1e3:.3f} ms"
     emit(f"{times} over {speed.launches} launches, {speed.copies} sets of arguments")
-    emit(table(["kind", "reached", "device's limit", "share"], rate_rows(rates, limits)))
+    emit(table(["kind", "reached", "device's limit", "share"], rate_rows(speed)))
+    for sentence in remarks(speed, args.footprint << 20):
+        note(sentence)
     return 0
 
 
 UNITS = {"read": ("memory", "GB/s"), "dot": ("int8", "GOPS"), "f32": ("f32", "GFLOPS")}
 
 
-def rate_rows(rates: dict[str, float], limits: dict[str, float | None]) -> list[list[object]]:
+def rate_rows(speed: Any) -> list[list[object]]:
     rows: list[list[object]] = []
-    for name, rate in rates.items():
-        (kind, unit), limit = UNITS[name], limits[name]
-        share = f"{rate / limit:.0%}" if limit else None
+    for name, rate in speed.rates.items():
+        (kind, unit), limit = UNITS[name], speed.limits.get(name)
+        share = f"{speed.shares[name]:.0%}" if limit else None
         top = f"{limit / 1e9:.1f} {unit}" if limit else None
         rows.append([kind, f"{rate / 1e9:.1f} {unit}", top, share])
     return rows
+
+
+def remarks(speed: Any, footprint: int) -> Iterator[str]:
+    """What to know before the numbers of a bench are believed."""
+    from ferro.neighbours import QUIET, quiet
+
+    if not quiet(speed.others):
+        yield (
+            f"other programs took up to {speed.others:.0%} of the processors: these are the "
+            f"quietest {speed.rounds} of {speed.rounds + speed.dropped} rounds"
+        )
+    elif speed.dropped:
+        count = speed.rounds + speed.dropped
+        yield (
+            f"{speed.dropped} of {count} rounds do not count: "
+            f"other programs took more than {QUIET:.0%} of the processors"
+        )
+    held = speed.copies * speed.bytes
+    if held < footprint and speed.target != "interpreter":
+        yield (
+            f"{speed.copies} sets of arguments take {held / 1e6:.1f} MB only: "
+            "caches may hold them, and the limit was read over as many bytes"
+        )

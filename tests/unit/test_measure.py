@@ -1,4 +1,4 @@
-"""Comparing and timing launches, here with the interpreter on both sides."""
+"""Comparing launches, here with the interpreter on both sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ferro.catalogue import find
 from ferro.codegen.program import Config
-from ferro.measure import Request, bench, compare
+from ferro.measure import Request, compare
 from ferro.runtime.device import Device
 from ferro.runtime.devices import open_device
 
@@ -56,14 +56,3 @@ def test_optional_buffers_are_left_out_unless_present(interpreter: Device) -> No
     fused = Request(find("matmul_q8").definition, sizes, present=frozenset({"bias"}))
     assert "bias" not in plain.arguments() and "bias" in fused.arguments()
     assert compare(fused, interpreter, interpreter).equal
-
-
-def test_bench(interpreter: Device) -> None:
-    speed = bench(request(), interpreter, seconds=0.01)
-    assert 0 < speed.best <= speed.median
-    assert speed.launches >= 1 and speed.copies == 1
-    assert set(speed.rates()) == {"read"}
-    product = Request(find("matmul_q8").definition, {"M": 1, "N": 64, "K": 64})
-    speed = bench(product, interpreter, seconds=0.01)
-    assert (speed.int8_operations, speed.f32_operations) == (2 * 4 * 64 * 64, 0)
-    assert speed.rates()["dot"] == speed.int8_operations / speed.median
