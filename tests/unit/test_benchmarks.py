@@ -26,14 +26,8 @@ def measured() -> Matrix:
 
 
 def test_targets_follow_from_times_in_turns() -> None:
-    found = {t.what.partition(",")[0] + t.what[-6:]: t for t in of_products("pocl", [measured()])}
-    assert {name: (round(t.reached, 3), t.met) for name, t in found.items()} == {
-        "1 rowading": (0.95, True),
-        "8 rows 1 row": (1.5, True),
-        "192 rowsloat32": (3.0, True),
-        "762 rowsloat32": (4.0, True),
-        "a row of 762of 192": (0.983, True),
-    }
+    found = [(round(t.reached, 3), t.met) for t in of_products("pocl", [measured()])]
+    assert found == [(0.95, True), (1.5, True), (3.0, True), (4.0, True), (0.983, True)]
     intel = {t.what: t.met for t in of_products("intel", [measured()])}
     assert intel["8 rows, 9216 x 1024: times 1 row"] is False
     assert intel["192 rows, 9216 x 1024: times numpy's float32"] is False
