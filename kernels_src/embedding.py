@@ -1,4 +1,4 @@
-"""Rows of a block-quantised matrix as float32, by token."""
+"""Embeddings by token, from the weights that a tied LM head reads too."""
 
 from __future__ import annotations
 
@@ -19,3 +19,19 @@ def embed_q8(
     token = tl.load(tokens[t])
     inside = (k < K) & (token >= 0) & (token < V)
     tl.store(y[t, k], tl.load(w[token, k], mask=inside, other=0.0) * scale, mask=k < K)
+
+
+@kernel
+def embed_f32(
+    w: tl.ptr[tl.f32, K, V],
+    tokens: tl.ptr[tl.i32, T],
+    y: tl.out[tl.f32, T, K],
+    scale: tl.f32,
+    BLOCK: tl.schedule[64, 256, 1024] = 256,
+):
+    """y[t] = w[:, tokens[t]] * scale; a token outside 0..V-1 gives zeros."""
+    t = tl.program_id(1, T)
+    k = tl.block(0, K, BLOCK)
+    token = tl.load(tokens[t])
+    inside = (k < K) & (token >= 0) & (token < V)
+    tl.store(y[t, k], tl.load(w[k, token], mask=inside, other=0.0) * scale, mask=k < K)

@@ -1,4 +1,4 @@
-"""Normalisations along rows: rmsnorm, the same with int8 output, layernorm.
+"""Normalisations along rows: rmsnorm, also onto a residual or to int8, and layernorm.
 
 Sums run in chunks of 4096 over 32 partials, so a row's result depends on the row alone.
 """
@@ -6,6 +6,19 @@ Sums run in chunks of 4096 over 32 partials, so a row's result depends on the ro
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
+
+
+@kernel
+def inverse_rms(x, row, eps, K, BLOCK):
+    """rsqrt(mean(x^2) + eps) of one row."""
+    for c in tl.chunks(K, 4096):
+        state = tl.partials()
+        for k0 in range(c.start, c.stop, BLOCK):
+            k = k0 + tl.arange(0, BLOCK)
+            v = tl.load(x[row, k], mask=k < c.stop, other=0.0)
+            state = tl.accumulate(state, v * v, mask=k < c.stop)
+        total = tl.combine(tl.add, tl.finish(state))
+    return tl.rsqrt(total / K.to(tl.f32) + eps)
 
 
 @kernel
@@ -18,18 +31,29 @@ def rmsnorm(
 ):
     """y = x * rsqrt(mean(x^2) + eps) * w"""
     row = tl.program_id(0, M)
-    for c in tl.chunks(K, 4096):
-        state = tl.partials()
-        for k0 in range(c.start, c.stop, BLOCK):
-            k = k0 + tl.arange(0, BLOCK)
-            v = tl.load(x[row, k], mask=k < c.stop, other=0.0)
-            state = tl.accumulate(state, v * v, mask=k < c.stop)
-        total = tl.combine(tl.add, tl.finish(state))
-    scale = tl.rsqrt(total / K.to(tl.f32) + eps)
+    scale = inverse_rms(x, row, eps, K, BLOCK)
     for k0 in range(0, K, BLOCK):
         k = k0 + tl.arange(0, BLOCK)
         v = tl.load(x[row, k], mask=k < K)
         tl.store(y[row, k], v * scale * tl.load(w[k], mask=k < K), mask=k < K)
+
+
+@kernel
+def rmsnorm_add(
+    x: tl.ptr[tl.f32, M, K],
+    w: tl.ptr[tl.f32, K],
+    residual: tl.ptr[tl.f32, M, K],
+    y: tl.out[tl.f32, M, K],
+    eps: tl.f32,
+    BLOCK: tl.schedule[64, 256, 1024] = 256,
+):
+    """y = residual + x * rsqrt(mean(x^2) + eps) * w"""
+    row = tl.program_id(0, M)
+    scale = inverse_rms(x, row, eps, K, BLOCK)
+    for k0 in range(0, K, BLOCK):
+        k = k0 + tl.arange(0, BLOCK)
+        v = tl.load(x[row, k], mask=k < K) * scale * tl.load(w[k], mask=k < K)
+        tl.store(y[row, k], tl.load(residual[row, k], mask=k < K) + v, mask=k < K)
 
 
 @kernel

@@ -1,8 +1,12 @@
 from hypothesis import strategies as st
 
-from kernels_src.embedding import embed_q8
+from ferro.dsl.quantised import Q8
+from kernels_src.embedding import embed_f32, embed_q8
 from tests.conformance import Arguments, Case, Draw, conformance
-from tests.reference import Array, dequantise
+from tests.reference import Array, dequantise, f64
+
+SIZES = {"v": st.integers(1, 60), "t": st.integers(0, 9), "k": st.integers(1, 700)}
+ALWAYS = [{"v": 37, "t": 5, "k": k} for k in (640, 1, 32, 576, 704, 1536)]
 
 
 def arguments(draw: Draw, v: int, t: int, k: int) -> Arguments:
@@ -10,8 +14,15 @@ def arguments(draw: Draw, v: int, t: int, k: int) -> Arguments:
     return {"w": draw.q8(v, k), "tokens": tokens, "y": draw.f32(t, k), "scale": 22.625}
 
 
-def expected(a: Arguments) -> Array:
-    rows = dequantise(a["w"].q, a["w"].scale)[:, : a["w"].cols]
+def floats(draw: Draw, v: int, t: int, k: int) -> Arguments:
+    return {**arguments(draw, v, t, k), "w": draw.f32(k, v)}
+
+
+def rows(w: Q8) -> Array:
+    return dequantise(w.q, w.scale)[:, : w.cols]
+
+
+def expected(a: Arguments, rows: Array) -> Array:
     known = (a["tokens"] >= 0) & (a["tokens"] < len(rows))
     return rows[a["tokens"] * known] * a["scale"] * known[:, None]
 
@@ -19,9 +30,13 @@ def expected(a: Arguments) -> Array:
 TestEmbedQ8 = conformance(
     Case(
         embed_q8,
-        {"v": st.integers(1, 60), "t": st.integers(0, 9), "k": st.integers(1, 700)},
+        SIZES,
         arguments,
-        lambda a: {"y": expected(a)},
-        [{"v": 37, "t": 5, "k": k} for k in (640, 1, 32, 576, 704, 1536)],
+        lambda a: {"y": expected(a, rows(a["w"]))},
+        ALWAYS,
     )
+)
+
+TestEmbedF32 = conformance(
+    Case(embed_f32, SIZES, floats, lambda a: {"y": expected(a, f64(a["w"]).T)}, ALWAYS)
 )

@@ -2,7 +2,7 @@ from hypothesis import strategies as st
 
 from ferro.codegen.program import Config
 from ferro.dsl.quantised import A8
-from kernels_src.norms import layernorm, rmsnorm, rmsnorm_a8
+from kernels_src.norms import layernorm, rmsnorm, rmsnorm_a8, rmsnorm_add
 from tests import reference
 from tests.conformance import Case, conformance
 from tests.reference import f64
@@ -26,6 +26,23 @@ TestRmsnorm = conformance(
             "eps": 1e-5,
         },
         lambda a: {"y": reference.rmsnorm(f64(a["x"]), f64(a["w"]), a["eps"])},
+        ALWAYS,
+    ),
+    [Config(split=2)],
+)
+
+TestRmsnormAdd = conformance(
+    Case(
+        rmsnorm_add,
+        SIZES,
+        lambda draw, m, k: {
+            "x": draw.f32(m, k),
+            "w": draw.f32(k),
+            "residual": draw.f32(m, k),
+            "y": draw.f32(m, k),
+            "eps": 1e-5,
+        },
+        lambda a: {"y": reference.rmsnorm(f64(a["x"]), f64(a["w"]), a["eps"]) + f64(a["residual"])},
         ALWAYS,
     ),
     [Config(split=2)],
