@@ -152,7 +152,7 @@ class Domains:
 
     def stored(self, op: ir.Op, axes: Sequence[Axis]) -> Problem | None:
         """A store that the last tile would widen by an amount that depends on the tile size."""
-        facts = self.mask_facts(op) + self._inside(op)
+        facts = self.mask_facts(op) + self.inside(op)
         origins = [a.origin for a in axes if isinstance(a, Coordinate)]
         if len(set(origins)) < len(origins):
             return Problem(
@@ -260,7 +260,7 @@ class Domains:
         mask = Access(op, (), ()).mask
         return self.algebra.conditions(mask) if mask is not None else []
 
-    def _inside(self, op: ir.Op) -> list[Form]:
+    def inside(self, op: ir.Op) -> list[Form]:
         """Every index is inside its extent: the launch refuses otherwise."""
         if "rank" not in op.attrs:
             indices, sizes = op.args[:1], self.kernel.buffer(op.attrs["buffer"]).extents[:1]

@@ -25,7 +25,10 @@ def op_text(op: ir.Op) -> str:
     return _Printer(names=True, spans=False).op(op, "")[0]
 
 
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "//", "mod": "%", "shl": "<<", "shr": ">>"}
+_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "//", "mod": "%", "shl": "<<", "shr": ">>",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "and": "&", "or": "|",
+}  # fmt: skip
 _CALLS = {"min": "minimum", "max": "maximum", "abs": "abs", "where": "where"}
 _UNSEEN = {"broadcast", "expand", "transpose", "reshape"}
 _LONGEST = 48

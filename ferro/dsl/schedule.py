@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from ferro.dsl import extents, ir
-from ferro.dsl.definitions import definitions, induction
+from ferro.dsl.definitions import induction
 from ferro.dsl.diagnostics import Diagnostic
 from ferro.dsl.domains import Domains
 from ferro.dsl.hazards import hazards
@@ -41,18 +41,18 @@ _COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 NOTHING: Mapping[ir.Value, State] = MappingProxyType({})
 
 
-def check(kernel: ir.Kernel) -> list[Diagnostic]:
+def check(kernel: ir.Kernel, domains: Domains) -> list[Diagnostic]:
     """Every way in which a schedule constexpr of ``kernel`` may reach a value, as errors."""
     if not kernel.schedule:
         return []
-    return _Analysis(kernel).findings()
+    return _Analysis(kernel, domains).findings()
 
 
 class _Analysis:
-    def __init__(self, kernel: ir.Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel, domains: Domains) -> None:
         self.kernel = kernel
-        self.defined = definitions(kernel)
-        self.domains = Domains(kernel, self.defined)
+        self.defined = domains.defined
+        self.domains = domains
         self.states: dict[ir.Value, State] = {s.value: State() for s in kernel.scalars}
         self.padding = Padding(self.domains)
         self.reductions = Reductions(kernel, self.domains, self.padding, self.states)

@@ -7,10 +7,12 @@ from functools import cache
 
 import numpy as np
 
-from ferro.dsl import ast, extents, schedule
+from ferro.dsl import ast, extents, poison, schedule
 from ferro.dsl.cleanup import remove_unused
 from ferro.dsl.context import Frame
+from ferro.dsl.definitions import definitions
 from ferro.dsl.diagnostics import CompileError, did_you_mean, fail
+from ferro.dsl.domains import Domains
 from ferro.dsl.ir import Block, Buffer, Extent, Function, Kernel, Pointer, Quantised, Scalar, Value
 from ferro.dsl.ir import walk as operations
 from ferro.dsl.kernel import KernelDefinition
@@ -97,7 +99,9 @@ class Specialiser(Walks):
             definition.source,
             definition.tree.span,
         )
-        self.errors.add(schedule.check(kernel))
+        domains = Domains(kernel, definitions(kernel))
+        self.errors.add(schedule.check(kernel, domains))
+        self.errors.add(poison.check(kernel, domains))
         self.errors.finish()
         return kernel
 
