@@ -1,11 +1,12 @@
 """Finds kernels by name: the shipped ones, and those of any Python file.
 
 A name is `rmsnorm`, `norms.rmsnorm` (file and kernel) or `path/to/file.py:kernel`. Functions under
-`@kernel` that are only called by kernels are no entries of their own.
+`@kernel` that are inlined into kernels can be shown, but not run: they are listed apart.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import hashlib
@@ -49,19 +50,24 @@ class Entry:
 @functools.cache
 def shipped() -> tuple[Entry, ...]:
     """The kernels of ``kernels_src``, by file and in the order they are written."""
-    files = sorted(p for p in SHIPPED.glob("*.py") if p.stem != "__init__")
-    return tuple(entry for file in files for entry in load(file))
+    return tuple(entry for file in _shipped_files() for entry in load(file))
 
 
 def load(path: Path) -> tuple[Entry, ...]:
     """The kernels of one file, in the order they are written. Raises CatalogueError."""
+    return tuple(entry for entry in definitions(path) if not entry.definition.is_function)
+
+
+def definitions(path: Path) -> tuple[Entry, ...]:
+    """Like ``load``, with the functions that kernels of the file may call."""
+    if path.is_dir():
+        raise CatalogueError(f"{path} is a folder: {_files_with_kernels(path)}")
     if not path.is_file():
         raise CatalogueError(f"there is no file {path}")
     module = _module(path.resolve())
     found = [v for v in vars(module).values() if isinstance(v, KernelDefinition)]
     own = [d for d in dict.fromkeys(found) if Path(d.file).resolve() == path.resolve()]
-    kernels = sorted((d for d in own if not d.is_function), key=lambda d: d.line)
-    return tuple(Entry(path.stem, path, definition) for definition in kernels)
+    return tuple(Entry(path.stem, path, d) for d in sorted(own, key=lambda d: d.line))
 
 
 def find(name: str) -> Entry:
@@ -70,15 +76,51 @@ def find(name: str) -> Entry:
     if not file and name.endswith(".py"):
         file, wanted = name, ""
     entries = load(Path(file)) if file else shipped()
-    found = [e for e in entries if wanted in ("", e.name, f"{e.module}.{e.name}")]
+    found = [e for e in entries if _means(wanted, e)]
     if len(found) == 1:
         return found[0]
+    functions = () if found else find_functions(name)
+    if functions:
+        shown = [name if file else f"{e.module}.{e.name}" for e in functions]
+        raise CatalogueError(
+            f"`{wanted}` is inlined into the kernels that call it and has no program of its own; "
+            f"`ferro kernels show {' or '.join(shown)}` prints it"
+        )
     names = [e.name for e in (found or entries)]
     if found:
         raise CatalogueError(f"`{name}` has several kernels: {', '.join(names)}; say {name}:NAME")
     near = difflib.get_close_matches(wanted, names, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(names) or 'none'}"
     raise CatalogueError(f"there is no kernel `{wanted}` in {file or 'kernels_src'}; {hint}")
+
+
+def find_functions(name: str) -> tuple[Entry, ...]:
+    """The functions of this name that are inlined into kernels."""
+    file, _, wanted = name.rpartition(":")
+    files = [Path(file)] if file else _shipped_files()
+    entries = [entry for path in files for entry in definitions(path)]
+    return tuple(e for e in entries if e.definition.is_function and wanted and _means(wanted, e))
+
+
+def _means(wanted: str, entry: Entry) -> bool:
+    return wanted in ("", entry.name, f"{entry.module}.{entry.name}")
+
+
+def _shipped_files() -> list[Path]:
+    return sorted(p for p in SHIPPED.glob("*.py") if p.stem != "__init__")
+
+
+def _files_with_kernels(folder: Path) -> str:
+    """Which file of a folder to name; looks at their text, since loading a file runs it."""
+    found = []
+    for file in sorted(folder.glob("*.py")):
+        try:
+            found += [file.name] if "@kernel" in file.read_text(errors="replace") else []
+        except OSError:
+            continue
+    if not found:
+        return "name a Python file with functions under @kernel (none of its files has any)"
+    return f"name one of its files with kernels: {', '.join(found[:8])}"
 
 
 def _module(path: Path) -> ModuleType:
@@ -98,10 +140,25 @@ def _stranger(path: Path, changed: int) -> ModuleType:
     # As for a script: modules beside the file can be imported by it.
     sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        # What the file prints is no part of what a command prints.
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
         del sys.modules[name]
-        raise CatalogueError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise
+    except BaseException as error:
+        del sys.modules[name]
+        raise CatalogueError(f"{path} cannot be loaded: {_reason(error)}") from error
     finally:
-        sys.path.remove(str(path.parent))
+        if str(path.parent) in sys.path:
+            sys.path.remove(str(path.parent))
     return module
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return (
+            f"it ends the process (exit code {error.code}) when it is imported: keep what is to be "
+            'run under `if __name__ == "__main__":`'
+        )
+    return f"{type(error).__name__}: {error}"

@@ -47,6 +47,10 @@ def list_kernels(args: argparse.Namespace) -> int:
     from ferro.catalogue import load, shipped
 
     entries = load(Path(args.file)) if args.file else shipped()
+    if not entries:
+        raise UsageError(
+            f"{args.file} has no kernel: a function under @kernel with typed parameters"
+        )
     described = [describe(entry) for entry in entries]
     if args.json:
         emit(to_json(described))
@@ -88,10 +92,12 @@ def constexprs(described: dict[str, Any]) -> str:
 
 
 def show(args: argparse.Namespace) -> int:
-    from ferro.catalogue import find
+    from ferro.catalogue import find, find_functions
 
-    entry = find(args.kernel)
-    if not (args.ir or args.source or args.asm):
+    text_only = not (args.ir or args.source or args.asm)
+    functions = find_functions(args.kernel) if text_only else ()
+    entry = functions[0] if len(functions) == 1 else find(args.kernel)
+    if text_only:
         described = {**describe(entry), "text": entry.definition.source}
         emit(to_json(described) if args.json else entry.definition.source.rstrip())
         return 0

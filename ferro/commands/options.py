@@ -57,7 +57,13 @@ def problem_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=V[,V...]",
         help="a scalar, or the values that fill a buffer; NAME=random gives an optional buffer",
     )
-    group.add_argument("--seed", type=int, default=0, help="of the contents (default 0)")
+    group.add_argument("--seed", type=_seed, default=0, help="of the contents (default 0)")
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 0 on")
+    return int(text)
 
 
 def lowering_options(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +85,9 @@ def pairs(texts: list[str], option: str) -> dict[str, str]:
         name, sign, value = text.partition("=")
         if not sign or not name or not value:
             raise UsageError(f"{option} takes NAME=VALUE, got `{text}`")
-        found[name.strip()] = value.strip()
+        name, value = name.strip(), value.strip()
+        if found.setdefault(name, value) != value:
+            raise UsageError(f"{option} gives `{name}` twice: {found[name]} and {value}")
     return found
 
 
@@ -138,25 +146,17 @@ def config(args: argparse.Namespace, schedule: dict[str, int]) -> Config | None:
 
 
 def parse_target(text: str) -> Target:
-    """A target by its whole name, such as "simt-16-dp4a-block_read". Raises UsageError."""
-    from ferro.codegen.program import DOT_LOWERINGS, Target
+    """A target by its whole name, such as "simt-16-dp4a-block_read". Raises CallError."""
+    from ferro.runtime import calls
 
-    kind, *rest = text.split("-")
-    lanes = rest[0] if rest else "16"
-    dot = rest[1] if len(rest) > 1 else ("dp4a" if kind == "simt" else "emulated")
-    if kind not in ("simd", "simt") or not lanes.isdigit() or dot not in DOT_LOWERINGS:
-        raise UsageError(f"`{text}` is no target; one is KIND-LANES-DOT, such as simt-16-dp4a")
-    return Target(kind, int(lanes), dot, features=frozenset(rest[2:]))
+    return calls.parse_target(text)
 
 
 def target(args: argparse.Namespace, device: Device) -> Target | None:
     """The target of --target on ``device``: by kind the device's own; None without the option."""
-    if args.target is None:
-        return None
-    for offered in device.targets():
-        if args.target in (offered.kind, offered.name):
-            return offered
-    return parse_target(args.target)
+    from ferro.runtime import calls
+
+    return None if args.target is None else calls.target_named(args.target, device.targets())
 
 
 def request(args: argparse.Namespace, device: Device) -> Request:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from ferro import catalogue
-from ferro.catalogue import CatalogueError, find, load, shipped
+from ferro.catalogue import CatalogueError, find, find_functions, load, shipped
 
 SCALE = """\
 from __future__ import annotations
@@ -100,8 +101,59 @@ def test_several_kernels_in_a_file_must_be_named(tmp_path: Path) -> None:
         find(str(file))
 
 
-def test_file_that_cannot_be_loaded(tmp_path: Path) -> None:
-    file = write(tmp_path, "import no_such_module_anywhere\n")
-    with pytest.raises(CatalogueError, match="ModuleNotFoundError"):
-        load(file)
-    assert catalogue.CatalogueError.exit_code == 2
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import no_such_module_anywhere", "cannot be loaded: ModuleNotFoundError"),
+        ("import sys; sys.exit(3)", r"it ends the process \(exit code 3\) .*__main__"),
+        ("raise SystemExit", r"it ends the process \(exit code None\)"),
+        ("raise BaseException('x')", "cannot be loaded: BaseException: x"),
+        ("class Own(BaseException): pass\nraise Own", "cannot be loaded: Own"),
+        ("raise GeneratorExit", "cannot be loaded: GeneratorExit"),
+        ("def f(:", "cannot be loaded: SyntaxError"),
+        ("import sys; sys.path.clear(); 1 / 0", "cannot be loaded: ZeroDivisionError"),
+    ],
+)
+def test_file_that_cannot_be_loaded(
+    tmp_path: Path, text: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    with pytest.raises(CatalogueError, match=message) as error:
+        load(write(tmp_path, text + "\n"))
+    assert error.value.exit_code == 2
+
+
+def test_an_interrupt_while_a_file_is_loaded_stays_one(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        load(write(tmp_path, "raise KeyboardInterrupt\n"))
+
+
+def test_what_a_file_prints_is_kept_from_the_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert load(write(tmp_path, SCALE + "\nprint('loaded')\n"))
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "loaded\n")
+
+
+def test_a_folder_names_its_files_with_kernels(tmp_path: Path) -> None:
+    write(tmp_path, "raise SystemExit\n", "other.py")
+    with pytest.raises(CatalogueError, match="is a folder: name a Python file .*none of its files"):
+        load(tmp_path)
+    write(tmp_path, SCALE)
+    with pytest.raises(CatalogueError, match=r"is a folder: name one of its files .*: mine\.py$"):
+        find(f"{tmp_path}:scale")
+
+
+def test_functions_that_are_inlined_can_be_shown(tmp_path: Path) -> None:
+    file = write(tmp_path, SCALE)
+    for name, shown in (
+        ("silu", "activations.silu"),
+        ("activations.gelu", "activations.gelu"),
+        (f"{file}:twice", f"{file}:twice"),
+        ("merge", "attention.merge or softmax.merge"),
+    ):
+        assert all(entry.definition.is_function for entry in find_functions(name))
+        with pytest.raises(CatalogueError, match=f"inlined into the kernels.*show {shown}` prints"):
+            find(name)
+    assert find_functions("rmsnorm") == find_functions("nothing") == find_functions(str(file)) == ()

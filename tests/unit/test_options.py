@@ -10,6 +10,7 @@ import pytest
 
 from ferro.codegen.program import Config, Target
 from ferro.commands import UsageError, options
+from ferro.runtime import CallError
 
 
 def arguments(*words: str) -> argparse.Namespace:
@@ -32,6 +33,22 @@ def test_dimensions_may_share_an_option() -> None:
 def test_bad_dimensions(text: str) -> None:
     with pytest.raises(UsageError, match="--dim takes"):
         options.integers([text], "--dim")
+
+
+@pytest.mark.parametrize("option", ["--dim", "--set", "--arg"])
+def test_one_name_with_two_values_is_refused(option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} gives `N` twice: 1 and 2"):
+        options.integers(["N=1,M=3", "N=2"], option)
+    assert options.integers(["N=1", "N=1"], option) == {"N": 1}
+
+
+@pytest.mark.parametrize("text", ["-1", "x", "1.5", ""])
+def test_bad_seeds(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        arguments(f"--seed={text}")
+    assert ended.value.code == 2
+    assert f"'{text}' is no whole number from 0 on" in capsys.readouterr().err
+    assert arguments("--seed", "7").seed == 7
 
 
 @pytest.mark.parametrize(
@@ -98,7 +115,7 @@ def test_targets_by_name(text: str, target: Target) -> None:
 
 @pytest.mark.parametrize("text", ["cuda", "simd-many", "simt-16-fast"])
 def test_bad_targets(text: str) -> None:
-    with pytest.raises(UsageError, match="is no target"):
+    with pytest.raises(CallError, match="is no target"):
         options.parse_target(text)
 
 
