@@ -12,19 +12,29 @@ import io
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
 from ferro import __version__
 from ferro.commands import COMMANDS, UsageError
+from ferro.report import emit, failure, note, sentence, to_json
 
-OK, FAILED, USAGE, NO_FIT = 0, 1, 2, 3
+OK, FAILED, USAGE, NO_FIT, INTERRUPTED = 0, 1, 2, 3, 130
 
 EPILOG = """\
 exit codes: 0 done, 1 failed, 2 wrong use or bad input, 3 does not fit in memory
 environment: FERRO_DEVICE (as --device), FERRO_CACHE_DIR (compiled programs and timings),
 FERRO_MODELS_DIR (models that were pulled)
 """
+
+
+class CommandLineError(UsageError):
+    """Arguments that the parser refuses; ``prog`` is the command that they were for."""
+
+    def __init__(self, message: str, prog: str) -> None:
+        super().__init__(message)
+        self.prog = prog
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,7 +53,9 @@ class Parser(argparse.ArgumentParser):
             known = [option for action in self._actions for option in action.option_strings]
             close = difflib.get_close_matches(stray[1], known, n=1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
-        self.exit(USAGE, f"{self.prog}: {message}{hint}\n{self.prog} --help shows what there is\n")
+        raise CommandLineError(
+            f"{message}{hint}\n{self.prog} --help shows what there is", self.prog
+        )
 
     @staticmethod
     def _choice_name(message: str) -> str:
@@ -59,12 +71,15 @@ def common_options() -> Parser:
     group.add_argument(
         "--device",
         metavar="NAME",
-        help="pocl, intel, rusticl, oclgrind, interpreter, an index or a part of a device's name"
-        " (default: FERRO_DEVICE, else the best one)",
+        help="pocl, intel, rusticl, interpreter, an index or a part of a device's name; oclgrind"
+        " where the `oclgrind` command runs ferro (default: FERRO_DEVICE, else the best one)",
     )
     group.add_argument("--threads", type=_positive, metavar="N", help="CPU threads to use")
     group.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for scripts"
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help='print one JSON value, errors too: {"error": {...}}',
     )
     return parser
 
@@ -105,30 +120,49 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     forgive_encodings()
+    words = list(sys.argv[1:] if argv is None else argv)
+    prog = " ".join(["ferro", *(word for word in words[:1] if word in COMMANDS)])
+    try:
+        code = run(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return complain(KeyboardInterrupt("interrupted"), INTERRUPTED, prog, words)
+    except Exception as error:
+        return complain(error, exit_code(error), getattr(error, "prog", prog), words)
+
+
+def run(words: list[str]) -> int:
+    """Parses and runs. Raises whatever the command does."""
     parser = build_parser()
-    args, rest = parser.parse_known_args(argv)
+    args, rest = parser.parse_known_args(words)
     chosen: argparse.ArgumentParser = getattr(args, "parser", parser)
     if rest:
         chosen.error(f"unrecognized arguments: {' '.join(rest)}")
     if args.command is None:
         parser.print_help()
         return USAGE
-    try:
-        code: int | None = args.run(args)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        code = exit_code(error)
-        if code is None:
-            raise
-        text = str(error)
-        gap = "" if text.startswith("\n") else " "
-        print(f"ferro {args.command}:{gap}{text}", file=sys.stderr)
+    code: int | None = args.run(args)
     return OK if code is None else code
+
+
+def complain(error: BaseException, code: int | None, prog: str, words: list[str]) -> int:
+    """Says what went wrong: in words on standard error, or as JSON on standard output.
+
+    An error without a code is a bug: it has its traceback on standard error.
+    """
+    if "--json" in words:
+        emit(to_json({"error": failure(error, FAILED if code is None else code)}))
+    elif code not in (None, INTERRUPTED):
+        text = sentence(error)
+        note(f"{prog}:{'' if text.startswith(chr(10)) else ' '}{text}")
+    if code is None:
+        traceback.print_exception(error)
+        return FAILED
+    return code
 
 
 def forgive_encodings() -> None:

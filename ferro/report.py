@@ -74,6 +74,25 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def sentence(error: BaseException) -> str:
+    """What an error says, in words for people."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def failure(error: BaseException, code: int) -> dict[str, Any]:
+    """An error for scripts: its kind, the exit code, its text; the diagnostics of a kernel and the
+    build log of a driver where there are any."""
+    found: dict[str, Any] = {"kind": type(error).__name__, "code": code}
+    found["message"] = sentence(error).strip()
+    if log := getattr(error, "log", ""):
+        found["log"] = log
+    if diagnostics := getattr(error, "diagnostics", ()):
+        found["diagnostics"] = list(diagnostics)
+    return found
+
+
 class Progress:
     """A bar on a terminal, silence elsewhere. Use as a context manager and call ``step``.
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ferro.commands import UsageError
 from ferro.report import emit, table, to_json
 
 if TYPE_CHECKING:
     from ferro.runtime.cache import Entry, ProgramCache
+
+# As the cache says it of an entry that it could not use.
+DAMAGED = "the entry was damaged or refused by the driver"
 
 
 def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -21,7 +24,7 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
     rm.add_argument("kernel", nargs="?", help="of this kernel only")
     rm.add_argument("--all", action="store_true", help="of every kernel")
     why = actions.add_parser(
-        "why", parents=[common], help="which key parts changed, build by build"
+        "why", parents=[common], help="what had changed, build by build, the newest first"
     )
     why.add_argument("kernel")
     parser.set_defaults(action="ls", kernel=None)
@@ -55,13 +58,27 @@ def remove(args: argparse.Namespace, cache: ProgramCache) -> int:
 
 
 def explain(args: argparse.Namespace, entries: list[Entry]) -> int:
+    """Every build of a kernel with its reason, newest first as ``entries`` are."""
+    found = [explained(entry, entries[number + 1 :]) for number, entry in enumerate(entries)]
     if args.json:
-        emit(to_json(entries))
-    elif not entries:
+        emit(to_json(found))
+    elif not found:
         emit(f"no program of `{args.kernel}` is kept")
-    for entry in [] if args.json else entries:
-        emit(f"{entry.key[:12]} built {age(entry.built)}: {entry.reason}")
-    return 0 if entries else 1
+    for each in [] if args.json else found:
+        emit(f"{each['key'][:12]} built {age(each['built'])}, {each['device']}: {each['reason']}")
+    return 0 if found else 1
+
+
+def explained(entry: Entry, before: list[Entry]) -> dict[str, Any]:
+    """One build; ``before`` are those that are older, newest first."""
+    from ferro.changes import reason
+
+    words, changes = reason(entry.parts, [other.parts for other in reversed(before)])
+    if entry.reason == DAMAGED:
+        words, changes = entry.reason, []
+    device = entry.parts.get("device", "")
+    about = {"key": entry.key, "device": device, "reason": words, "changes": changes}
+    return {**vars(entry), **about}
 
 
 def age(moment: float) -> str:

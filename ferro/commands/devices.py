@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ferro.report import emit, note, table, to_json
+from ferro.report import Progress, emit, note, table, to_json
 
 if TYPE_CHECKING:
     from ferro.runtime.listing import DeviceInfo
@@ -22,7 +22,12 @@ def run(args: argparse.Namespace) -> int:
     from ferro.runtime.devices import devices, find, missing
 
     listed = [find(args.device)] if args.device else devices()
-    described = [describe(info, not args.no_probe) for info in listed]
+    described = []
+    with Progress(len(listed), "devices") as progress:
+        for info in listed:
+            progress.step(f"probing {info.alias} (once per device and driver)", 0)
+            described.append(describe(info, not args.no_probe))
+            progress.step()
     if args.json:
         emit(to_json({"devices": described, "missing": missing()}))
         return 0

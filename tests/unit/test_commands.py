@@ -29,9 +29,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wrong_use(arguments: list[str], capsys: Capture) -> str:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    assert stopped.value.code == 2
+    assert main(arguments) == 2
     return capsys.readouterr().err
 
 
@@ -104,6 +102,72 @@ def test_errors_have_codes(error: Exception, code: int | None) -> None:
     assert exit_code(error) == code
 
 
+@pytest.mark.parametrize(
+    ("words", "kind", "code"),
+    [
+        (["doctr"], "CommandLineError", 2),
+        (["cache", "ls", "--jsn"], "CommandLineError", 2),
+        (["cache", "rm"], "UsageError", 2),
+        (["kernels", "show", "rmsnrm"], "CatalogueError", 2),
+        (["inspect", "nowhere/model.gguf"], None, 2),
+        (["kernels", "run", "rmsnorm", "--device", "nonesuch"], "NoSuchDevice", 2),
+    ],
+)
+def test_errors_are_json_for_who_wants_json(
+    words: list[str], kind: str | None, code: int, capsys: Capture
+) -> None:
+    assert main([*words, "--json"]) == code
+    printed = capsys.readouterr()
+    error = json.loads(printed.out)["error"]
+    assert error["kind"] == (kind or error["kind"]) and error["code"] == code
+    assert error["message"] and printed.err == ""
+    assert main(words) == code
+    assert error["message"].splitlines()[0] in capsys.readouterr().err
+
+
+def test_diagnostics_of_a_kernel_are_json_too(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from __future__ import annotations\n"
+        "from ferro.dsl import kernel, tl\n"
+        "@kernel\n"
+        "def one(y: tl.out[tl.f32, N]):\n"
+        "    tl.store(y[m], 1.0)\n"
+    )
+    assert main(["kernels", "show", f"{file}:one", "--ir", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    (found,) = error["diagnostics"]
+    assert found["code"].startswith("FER")
+    assert (found["span"]["line"], found["span"]["file"]) == (5, str(file))
+
+
+def broken(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes `ferro cache` fail in this way."""
+
+    def fail(args: object) -> int:
+        raise error
+
+    monkeypatch.setattr("ferro.commands.cache.run", fail)
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    broken(KeyError("lost"), monkeypatch)
+    assert main(["cache", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error"]["kind"] == "KeyError"
+    assert "Traceback" in printed.err
+    assert main(["cache"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    broken(KeyboardInterrupt(), monkeypatch)
+    assert main(["cache", "--json"]) == 130
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == 130
+    assert main(["cache"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_module_runs_and_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m ferro cache ls --json | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
@@ -137,13 +201,27 @@ def test_cache_lists_as_json_and_as_a_table(capsys: Capture, own_cache: Path) ->
     assert len(lines) == 3
 
 
-def test_cache_why_names_what_changed(capsys: Capture) -> None:
+def test_cache_why_says_what_changed(capsys: Capture) -> None:
     fill_cache()
     assert main(["cache", "why", "rmsnorm"]) == 0
     newest, oldest = capsys.readouterr().out.splitlines()
-    assert newest.endswith("driver: 1 -> 2")
+    assert newest.endswith("driver's version: 1 -> 2")
     assert oldest.endswith("never built before")
+    assert main(["cache", "why", "rmsnorm", "--json"]) == 0
+    newest, oldest = json.loads(capsys.readouterr().out)
+    assert newest["changes"] == [{"part": "driver", "old": "1", "new": "2"}]
+    assert oldest["changes"] == []
     assert main(["cache", "why", "unheard"]) == 1
+
+
+def test_cache_why_tells_an_entry_that_was_damaged(capsys: Capture) -> None:
+    fill_cache()
+    cache = ProgramCache()
+    (entry,) = cache.entries("softmax")
+    program, binary = cache.load("softmax", entry.parts) or pytest.fail("nothing is kept")
+    cache.store("softmax", entry.parts, program, binary)
+    assert main(["cache", "why", "softmax"]) == 0
+    assert capsys.readouterr().out.endswith("the entry was damaged or refused by the driver\n")
 
 
 def test_cache_rm(capsys: Capture) -> None:
@@ -290,6 +368,18 @@ def test_devices_always_has_the_interpreter(capsys: Capture) -> None:
     assert (device["alias"], device["exact"]) == ("interpreter", "yes")
     assert main(["devices", "--no-probe"]) == 0
     assert "interpreter" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_devices_tells_its_progress_to_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert main(["devices", "--json", *INTERPRETER]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["devices", "--json", *INTERPRETER]) == 0
+    printed = capsys.readouterr()
+    assert "probing interpreter" in printed.err
+    assert json.loads(printed.out)["devices"]
 
 
 def test_bits_that_differ_are_traced_to_lanes_that_hold_anything() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ferro.report import Progress, table, to_json
+from ferro.report import Progress, failure, sentence, table, to_json
 
 
 def test_table_aligns_text_left_and_numbers_right() -> None:
@@ -66,3 +66,25 @@ def test_progress_is_silent_elsewhere() -> None:
         progress.step()
     assert stream.getvalue() == ""
     assert progress.done == 1
+
+
+def test_errors_of_the_system_name_the_file_first(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        (tmp_path / "none").read_text()
+    assert sentence(caught.value) == f"{tmp_path / 'none'}: No such file or directory"
+    assert sentence(ValueError()) == "ValueError"
+
+
+def test_errors_as_json_have_log_and_diagnostics() -> None:
+    class Refused(Exception):
+        log = "line 1: no"
+        diagnostics = ({"code": "FER001"},)
+
+    assert failure(Refused("refused"), 1) == {
+        "kind": "Refused",
+        "code": 1,
+        "message": "refused",
+        "log": "line 1: no",
+        "diagnostics": [{"code": "FER001"}],
+    }
+    assert set(failure(ValueError("bad"), 2)) == {"kind", "code", "message"}
