@@ -11,7 +11,7 @@ from ferro import arguments
 from ferro.arguments import Arguments
 from ferro.codegen.program import Config, Target
 from ferro.dsl import ir
-from ferro.dsl.quantised import Q8
+from ferro.dsl.quantised import Q4, Q8
 from ferro.measure import upload
 from ferro.runtime.device import Device
 
@@ -90,7 +90,7 @@ class Bench:
             self._inputs = {
                 name: upload(self.device, value, self.target, None)
                 for name, value in self.arguments.items()
-                if name not in self.expected and not isinstance(value, Q8)
+                if name not in self.expected and not isinstance(value, (Q8, Q4))
             }
         return self._inputs
 
@@ -118,11 +118,11 @@ class Bench:
         return {
             name: upload(self.device, value, self.target, None)
             for name, value in self.arguments.items()
-            if isinstance(value, Q8)
+            if isinstance(value, (Q8, Q4))
         }
 
     def _copies(self) -> int:
-        size = sum(v.nbytes for v in self.arguments.values() if isinstance(v, Q8))
+        size = sum(v.nbytes for v in self.arguments.values() if isinstance(v, (Q8, Q4)))
         memory = self.device.info.capabilities.get("memory", FOOTPRINT)
         wanted = min(FOOTPRINT, memory // 8) / size if size else 1
         return min(max(1, math.ceil(wanted)), MOST_COPIES)

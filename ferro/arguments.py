@@ -15,7 +15,7 @@ import numpy as np
 
 from ferro.dsl import extents, ir
 from ferro.dsl.launch import limits
-from ferro.dsl.quantised import A8, BLOCK, Q8, padded_cols
+from ferro.dsl.quantised import A8, BLOCK, Q4, Q8, padded_cols
 
 Arguments = dict[str, Any]
 DEFAULT_DIMENSION = 256
@@ -107,13 +107,16 @@ def _array(
 
 def _quantised(
     buffer: ir.Quantised, shape: tuple[int, ...], stream: np.random.Generator
-) -> Q8 | A8:
+) -> Q8 | Q4 | A8:
     rows, cols = shape
     if buffer.access == "out":
         return A8.empty(rows, cols)
     q = stream.integers(-127, 127, (rows, padded_cols(cols)), dtype=np.int8, endpoint=True)
     q[:, cols:] = 0
     scale = stream.uniform(0.001, 0.01, (rows, q.shape[1] // BLOCK))
+    if buffer.format == "q4":
+        low = stream.uniform(-0.05, 0.0, scale.shape)
+        return Q4(q & 15, scale.astype(np.float16), low.astype(np.float16), cols)
     if buffer.format == "q8":
         return Q8(q, scale.astype(np.float16), cols)
     return A8(q, scale.astype(np.float32), cols)
@@ -125,10 +128,8 @@ def copy(arguments: Arguments) -> Arguments:
 
 
 def _copied(value: Any) -> Any:
-    if isinstance(value, Q8):
-        return Q8(value.q.copy(), value.scale.copy(), value.cols)
-    if isinstance(value, A8):
-        return A8(value.q.copy(), value.scale.copy(), value.cols)
+    if isinstance(value, Q8 | Q4 | A8):
+        return value.copied()
     return value.copy() if isinstance(value, np.ndarray) else value
 
 

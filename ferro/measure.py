@@ -11,7 +11,7 @@ from ferro import arguments
 from ferro.arguments import Arguments
 from ferro.codegen.program import Config, Target
 from ferro.dsl import ir
-from ferro.dsl.quantised import A8, Q8
+from ferro.dsl.quantised import A8, Q4, Q8
 
 if TYPE_CHECKING:
     from ferro.dsl.kernel import KernelDefinition
@@ -133,7 +133,7 @@ def uploaded(request: Request, device: Device, given: Arguments) -> Arguments:
 
 def upload(device: Device, value: Any, target: Target | None, config: Config | None) -> Any:
     """One argument in memory of the device; numbers stay as they are."""
-    if isinstance(value, Q8):
+    if isinstance(value, (Q8, Q4)):
         return device.weights(value, target=target, config=config)
     if isinstance(value, A8):
         held = device.activations(value.rows, value.cols)

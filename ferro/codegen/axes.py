@@ -169,8 +169,8 @@ def _dot(d: Dimensions, op: Op) -> None:
 
 
 def _load_block(d: Dimensions, op: Op) -> None:
-    d.join((op.args[0], 0), (op.results[0], 0))
-    d.join((op.args[0], 0), (op.results[1], 0))
+    for result in op.results:
+        d.join((op.args[0], 0), (result, 0))
     d.weights.append((op.args[0], 0))
 
 

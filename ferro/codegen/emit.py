@@ -47,6 +47,25 @@ class Memory:
     dtype: DType
 
 
+@dataclass(frozen=True)
+class Weights:
+    """The C names of a block-quantised weight matrix: its words, scales, minima (4-bit weights
+    only) and the number of blocks in a row. ``words_per_block`` words hold 32 values."""
+
+    words: str
+    scales: str
+    minima: str
+    blocks: str
+
+    @property
+    def small(self) -> bool:
+        return bool(self.minima)
+
+    @property
+    def words_per_block(self) -> int:
+        return 4 if self.small else 8
+
+
 class Emitter:
     """State of one kernel's generation."""
 
@@ -73,7 +92,7 @@ class Emitter:
         self.memories: dict[Value, Memory] = {}
         self.pointers: dict[str, tuple[str, Pointer]] = {}
         self.extents: dict[str, tuple[Poly, ...]] = {}
-        self.q8: dict[str, tuple[str, str, str]] = {}
+        self.weights: dict[str, Weights] = {}
         self.locals: list[str] = []
         self.scratch: dict[DType, str] = {}  # local arrays for values on their way between lanes
         self.borrowed: set[Value] = set()  # values in the array of another one that is still read

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ferro.codegen.dialect import Ex, bare
 from ferro.codegen.emit import EMITS, Array, Emitter, row_major
-from ferro.codegen.emit_q8 import prefetch, pull_word
+from ferro.codegen.emit_q8 import Bytes, prefetch, pull_word
 from ferro.codegen.emit_stage import (
     BLOCK_WORDS,
     Operand,
@@ -46,16 +46,16 @@ def resolve(e: Emitter, value: Value, k: int) -> tuple[Value, int]:
     return value, k
 
 
-def word(e: Emitter, operand: Operand, row: Poly, j: Poly) -> tuple[Ex, bool]:
-    """Word ``j`` of register ``row`` of the operand, and whether its bytes are biased."""
+def word(e: Emitter, operand: Operand, row: Poly, j: Poly) -> tuple[Ex, Bytes]:
+    """Word ``j`` of register ``row`` of the operand, and what its bytes are."""
     tile, k = operand.tile, operand.k
     op = e.plan.defs.get(tile)
     if op is not None and tile not in e.arrays and k == 1:
         if op.name == "load_block":
             return pull_word(e, op, row, j, operand.wide)
         if op.name == "load" and contiguous(e, op):
-            return _load_word(e, op, operand, row, j), False
-    return _memory_word(e, operand, row, j), False
+            return _load_word(e, op, operand, row, j), Bytes.SIGNED
+    return _memory_word(e, operand, row, j), Bytes.SIGNED
 
 
 def _load_word(e: Emitter, op: Op, operand: Operand, row: Poly, j: Poly) -> Ex:
@@ -101,8 +101,11 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
             e.memory(operand.tile)
     array = e.declare(op.result, lane)
     words = a.shape[1] // 4
+    source = e.plan.defs.get(on_lanes.tile)
+    streamed = source if source is not None and source.name == "load_block" else None
     unsigned = is_biased(e.dialect.target.dot) and lane is not None
-    _start(e, other, array, unsigned, words)
+    small = streamed is not None and e.weights[streamed.attrs["buffer"]].small
+    _start(e, other, array, unsigned and not small, words)
     # the operand on the lanes is the outer loop: its word is loaded once for all of the other
     outer, inner = (0, 1) if lane == 0 else (1, 0)
     if _by_blocks(e, lane, words, (rows, columns)):
@@ -110,19 +113,16 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
         e.keep(op.result, array)
         return
 
-    source = e.plan.defs.get(on_lanes.tile)
-    streamed = source if source is not None and source.name == "load_block" else None
-
     def at_word(j: Poly) -> None:
         def at_outer(o: tuple[Poly, ...]) -> None:
             if streamed is not None and lane is not None:
                 prefetch(e, streamed, o[0], j)
-            w, biased = word(e, on_lanes, o[0], j)
-            w = _with_bias(e, w, biased, unsigned)
+            w, bytes = word(e, on_lanes, o[0], j)
+            w = _with_bias(e, w, bytes, unsigned)
 
             def at_inner(i: tuple[Poly, ...]) -> None:
-                x, x_biased = word(e, other, i[0], j)
-                x = _with_bias(e, x, x_biased, False)
+                x, x_bytes = word(e, other, i[0], j)
+                x = _with_bias(e, x, x_bytes, False)
                 index = (o[0], i[0]) if lane == 0 else (i[0], o[0])
                 target = e.element(array, index)
                 code = e.template(
@@ -175,8 +175,8 @@ def _steps(e: Emitter, count: int, unrolled: int, body: Callable[[Poly], None]) 
     e.nest((count,), lambda i: body(i[0]), unroll=count <= unrolled)
 
 
-def _with_bias(e: Emitter, ex: Ex, biased: bool, wanted: bool) -> Ex:
-    if biased == wanted:
+def _with_bias(e: Emitter, ex: Ex, bytes: Bytes, wanted: bool) -> Ex:
+    if bytes is Bytes.SMALL or (bytes is Bytes.BIASED) == wanted:
         return ex
     flip = Ex("(int)0x80808080", i32)
     code = e.dialect.widen(flip) if ex.wide else flip.code
@@ -200,8 +200,8 @@ def _start(e: Emitter, other: Operand, array: Array, unsigned: bool, words: int)
             e.line(f"int {total} = 0;")
 
             def add(j: Poly) -> None:
-                x, biased = word(e, other, i[0], j)
-                x = _with_bias(e, x, biased, False)
+                x, bytes = word(e, other, i[0], j)
+                x = _with_bias(e, x, bytes, False)
                 helper = e.dialect.helper("sum4", False)
                 e.line(f"{total} += {helper}({x.code});")
 

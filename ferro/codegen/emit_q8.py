@@ -1,9 +1,12 @@
-"""Blocks of q8 weights: scales, words for the int8 dot, single elements.
+"""Blocks of q8 and q4 weights: scales, words for the int8 dot, single elements.
 
-Layout (layouts.py): words ``[rows/L][K/4][L]``, then f16 scales ``[rows/L][K/32][L]``.
+Layouts: layouts.py. A word of q4 holds two words of four values, one in the lower halves of its
+bytes and one in the upper halves; they are unpacked where they are used.
 """
 
 from __future__ import annotations
+
+from enum import Enum
 
 from ferro.codegen.dialect import Ex
 from ferro.codegen.emit import PULLS, Emitter, Index
@@ -18,13 +21,21 @@ from ferro.dsl.types import f16, f32, i8, i32, u32
 PREFETCH_BLOCKS = 4
 
 
+class Bytes(Enum):
+    """What the bytes of a word are: signed, biased by 128, or small enough to be either."""
+
+    SIGNED = "signed"
+    BIASED = "biased"
+    SMALL = "small"
+
+
 class Place:
     """Where a unit of a block lies for one register of rows: ``at`` for lane 0 when the lanes are
     neighbours in memory, else one offset per lane (``varying``) or a single one (``uniform``)."""
 
     def __init__(self, e: Emitter, op: Op, row: Poly, lane: bool, unit: Poly, units: int) -> None:
         rows, block = op.args[0], op.args[1]
-        _, _, blocks = e.q8[op.attrs["buffer"]]
+        blocks = e.weights[op.attrs["buffer"]].blocks
         self.varying: Ex | None = None
         self.contiguous = False
         kb = Poly.of(e.scalar(block).code) if e.affine.of(block) is None else _base(e, block)
@@ -80,9 +91,8 @@ def _fetch(e: Emitter, op: Op, p: str, place: Place, row: Poly, lane: bool, half
     return Ex(f"({code})", dtype, True)
 
 
-def pull_scale(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:
-    """The f32 scale of the block of a row."""
-    _, halves, _ = e.q8[op.attrs["buffer"]]
+def pull_half(e: Emitter, op: Op, halves: str, index: Index, lane: int | None) -> Ex:
+    """The f32 value of the half that the block of a row has in ``halves``."""
     place = Place(e, op, index[0], lane is not None, ZERO, 1)
     plain = place.contiguous and not op.attrs["masked"]
     if plain and "vload_half" in e.dialect.target.features:
@@ -91,27 +101,57 @@ def pull_scale(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:
     return Ex(f"{e.dialect.helper('f16_to_f32', bits.wide)}({bits.code})", f32, bits.wide)
 
 
-def pull_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> tuple[Ex, bool]:
-    """Four neighbouring int8 of a row's block as an int, and whether they are biased by 128."""
-    words, _, _ = e.q8[op.attrs["buffer"]]
-    place = Place(e, op, row, lane, word, 8)
-    ex = _fetch(e, op, words, place, row, lane, False)
+def pull_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> tuple[Ex, Bytes]:
+    """Four neighbouring int8 of a row's block as an int, and what its bytes are."""
+    weights = e.weights[op.attrs["buffer"]]
+    if weights.small:
+        return _small_word(e, op, row, word, lane), Bytes.SMALL
+    place = Place(e, op, row, lane, word, weights.words_per_block)
+    ex = _fetch(e, op, weights.words, place, row, lane, False)
     biased = is_biased(e.dialect.target.dot)
     if biased and op.attrs["masked"]:  # masked words are 0, which is -128 when biased
         flip = e.dialect.widen(Ex("0x80808080u", u32)) if ex.wide else "0x80808080u"
         mask = e.pull(op.args[2], (row,), 0 if lane else None)
         ex = e.dialect.select(mask, ex, Ex(flip, u32, ex.wide))
-    return Ex(f"as_{e.dialect.ctype(i32, ex.wide)}({ex.code})", i32, ex.wide), biased
+    return _as_int(e, ex), Bytes.BIASED if biased else Bytes.SIGNED
+
+
+def _small_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> Ex:
+    """Word ``word`` of a q4 block: half of the bits of a stored word."""
+    weights = e.weights[op.attrs["buffer"]]
+    place = Place(e, op, row, lane, halved(word), weights.words_per_block)
+    ex = _fetch(e, op, weights.words, place, row, lane, False)
+    return _as_int(e, unpacked(e, ex, word))
+
+
+def halved(word: Poly) -> Poly:
+    """The stored word of a q4 block that holds word ``word``."""
+    return Poly.of(f"(({word}) / 2)") if word.constant is None else Poly.of(word.constant // 2)
+
+
+def unpacked(e: Emitter, stored: Ex, word: Poly) -> Ex:
+    """The four values of ``word`` out of the stored word that holds them."""
+    shift = f"(({word}) % 2 * 4)" if word.constant is None else str(word.constant % 2 * 4)
+    low, shift = (
+        e.dialect.widen(Ex(c, u32)) if stored.wide else c for c in ("0x0f0f0f0fu", f"(uint){shift}")
+    )
+    return Ex(f"(({stored.code} >> {shift}) & {low})", u32, stored.wide)
+
+
+def _as_int(e: Emitter, ex: Ex) -> Ex:
+    return Ex(f"as_{e.dialect.ctype(i32, ex.wide)}({ex.code})", i32, ex.wide)
 
 
 def prefetch(e: Emitter, op: Op, row: Poly, word: Poly) -> None:
     """Ask for the word that is needed some blocks later: hardware prefetchers stop at pages."""
-    place = Place(e, op, row, True, word, 8)
+    weights = e.weights[op.attrs["buffer"]]
+    units = weights.words_per_block
+    place = Place(e, op, row, True, halved(word) if weights.small else word, units)
     if "prefetch" in e.dialect.target.features and place.contiguous:
         helper = e.dialect.helper("prefetch", True, abi=e.dialect.target.abi)
-        words, _, _ = e.q8[op.attrs["buffer"]]
-        ahead = place.at + PREFETCH_BLOCKS * 8 * e.lanes
-        e.line(f"{helper}({words} + {ahead}, 0, 3, 1);")
+        ahead = place.at + PREFETCH_BLOCKS * units * e.lanes
+        once = f"if (({word}) % 2 == 0) " if weights.small else ""
+        e.line(f"{once}{helper}({weights.words} + {ahead}, 0, 3, 1);")
 
 
 def pull_element(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:
@@ -125,7 +165,8 @@ def pull_element(e: Emitter, op: Op, index: Index, lane: int | None) -> Ex:
         word, byte = Poly.of(f"(({k}) / 4)"), f"(({k}) % 4)"
     else:
         word, byte = Poly.of(k.constant // 4), str(k.constant % 4)
-    ex, biased = pull_word(e, op, row, word, lane == 0)
+    ex, bytes = pull_word(e, op, row, word, lane == 0)
+    biased = bytes is Bytes.BIASED
     code = e.template("byte", word=ex.code, byte=byte, biased=biased, n=e.dialect.suffix(ex.wide))
     return Ex(code, i8, ex.wide or lane == 1)
 
@@ -136,16 +177,19 @@ def _pull_vector(e: Emitter, op: Op, row: Poly, k: Poly) -> Ex:
     first = k.divide(4) if e.lanes >= 4 else Poly.of(f"(({k}) / 4)")
     parts, biased = [], False
     for i in range(words):
-        ex, biased = pull_word(e, op, row, first + i, False)
+        ex, bytes = pull_word(e, op, row, first + i, False)
+        biased = bytes is Bytes.BIASED
         parts.append(ex.code)
     code = e.template("bytes", parts=parts, biased=biased, second=f"({k}) % 4")
     return Ex(code, i8, True)
 
 
 def pull_load_block(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) -> Ex:
-    if value is op.results[1]:
-        return pull_scale(e, op, index, lane)
-    return pull_element(e, op, index, lane)
+    weights = e.weights[op.attrs["buffer"]]
+    if value is op.results[0]:
+        return pull_element(e, op, index, lane)
+    halves = weights.scales if value is op.results[1] else weights.minima
+    return pull_half(e, op, halves, index, lane)
 
 
 PULLS["load_block"] = pull_load_block

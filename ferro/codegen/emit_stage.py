@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ferro.codegen.emit import Array, Emitter, Index
+from ferro.codegen.dialect import Ex
+from ferro.codegen.emit import Array, Emitter, Index, Weights
 from ferro.codegen.emit_memory import Address, address
-from ferro.codegen.emit_q8 import Place, pull_word
+from ferro.codegen.emit_q8 import Place, pull_word, unpacked
 from ferro.codegen.poly import ZERO, Poly
 from ferro.codegen.subgroup import has_sub_group
 from ferro.dsl.ir import Op, Value
+from ferro.dsl.types import u32
 
 BLOCK_WORDS = 8
 
@@ -81,16 +83,31 @@ def block(e: Emitter, operand: Operand, row: Poly, number: Poly) -> str:
 
 
 def _weights(e: Emitter, op: Op, operand: Operand, row: Poly) -> str:
-    place = Place(e, op, row, operand.wide, ZERO, BLOCK_WORDS)
+    weights = e.weights[op.attrs["buffer"]]
+    place = Place(e, op, row, operand.wide, ZERO, weights.words_per_block)
     if not place.contiguous or op.attrs["masked"]:
         parts = [pull_word(e, op, row, Poly.of(j), operand.wide)[0] for j in range(BLOCK_WORDS)]
         return f"(int8)({', '.join(p.code for p in parts)})"
-    words, _, _ = e.q8[op.attrs["buffer"]]
+    code = _stored(e, weights, place)
+    if not weights.small:
+        return code
+    stored = e.names.fresh("stored")
+    e.line(f"const int{weights.words_per_block} {stored} = {code};")
+    words = [
+        unpacked(e, Ex(f"(uint){stored}.s{j // 2}", u32), Poly.of(j)).code
+        for j in range(BLOCK_WORDS)
+    ]
+    return f"(int8)({', '.join(words)})"
+
+
+def _stored(e: Emitter, weights: Weights, place: Place) -> str:
+    """The words of a block as they lie in memory, one vector for each work-item."""
+    count = weights.words_per_block
     if has_sub_group(e.dialect.target):
-        return e.template("block_read", p=words, at=place.at)
+        return e.template("block_read", p=weights.words, at=place.at, count=count)
     at = e.names.fresh("at")
     e.line(f"const int {at} = {e.iota(place.at, Poly.of(1))};")
-    return e.template("block_gather", p=words, at=at)
+    return e.template("block_gather", p=weights.words, at=at, count=count)
 
 
 def dot_by_blocks(e: Emitter, on_lanes: Operand, other: Operand, array: Array, dot: str) -> None:

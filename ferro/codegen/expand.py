@@ -1,8 +1,9 @@
 """Pass: rewrites block-quantised accesses into plain loads and stores of derived buffers.
 
 An a8 parameter ``x`` becomes the pointers ``x.q`` (int8), ``x.s`` (f32 scales) and ``x.b`` (int32
-block sums); element loads of a q8 parameter ``w`` become loads of ``w.q`` and ``w.h``. Blocks of q8
-weights stay one operation, since their layout is what makes the dot fast. Layouts: layouts.py.
+block sums); element loads of a q8 parameter ``w`` become loads of ``w.q`` and ``w.h``, of a q4 one
+also of its minima ``w.m``. Blocks of weights stay one operation, since their layout is what makes
+the dot fast. Layouts: layouts.py.
 """
 
 from __future__ import annotations
@@ -38,9 +39,13 @@ def derived_pointers(buffer: Quantised, biased: bool) -> tuple[Pointer, ...]:
         parts = (("q", i8, (rows, cols)), ("s", f32, (rows, blocks)), ("b", i32, (rows, blocks)))
     else:
         rows = padded(buffer.rows, Q8_ROWS)
-        size = ("*", rows, cols)
         scales = ("*", rows, blocks)
-        parts = (("q", u8 if biased else i8, (size,)), ("h", f16, (scales,)))
+        half = ("*", rows, ("*", blocks, ("const", 16)))
+        parts = (
+            (("q", u8, (half,)), ("h", f16, (scales,)), ("m", f16, (scales,)))
+            if buffer.format == "q4"
+            else (("q", u8 if biased else i8, (("*", rows, cols),)), ("h", f16, (scales,)))
+        )
     return tuple(
         Pointer(f"{buffer.name}.{part}", dtype, extents, buffer.access, buffer.span)
         for part, dtype, extents in parts
@@ -75,7 +80,7 @@ class _Expander:
     def expand(self, op: Op) -> list[Op]:
         buffer = self.quantised.get(op.attrs.get("buffer", ""))
         if buffer is None:
-            return [op]
+            return self.known_sum(op)
         make = Ops(op.span, self.scalars)
         if op.name == "load_block" and buffer.format == "a8":
             self.load_a8(op, buffer, make)
@@ -86,6 +91,16 @@ class _Expander:
         else:
             self.load_elements(op, buffer, make)
         return make.ops
+
+    def known_sum(self, op: Op) -> list[Op]:
+        """Nothing for the sum of an activation block's values, which was stored with them."""
+        if op.name == "reduce" and op.attrs["kind"] == "sum" and not op.attrs["masked"]:
+            cast = self.defs.get(op.args[0])
+            values = cast.args[0] if cast is not None and cast.name == "cast" else None
+            if values in self.sums and op.attrs["axis"] == 1 and op.result.dtype is i32:
+                self.renamed[op.result] = self.sums[values]
+                return []
+        return [op]
 
     def covers(self, rows: Value, mask: Value, extent: Extent, pad: int) -> bool:
         """True if ``mask`` is ``rows < extent`` and ``rows`` never leaves the padded matrix."""
@@ -193,13 +208,15 @@ class _Expander:
     def load_elements(self, op: Op, buffer: Quantised, make: Ops) -> None:
         row, k, *rest = op.args
         lanes = self.lanes
-        shift = lanes.bit_length() - 1
+        small = buffer.format == "q4"
         blocks = make.extent(blocks_of(buffer.cols))
-        group, lane = make.binary("shr", row, shift), make.binary("and", row, lanes - 1)
+        group = make.binary("shr", row, lanes.bit_length() - 1)
+        lane = make.binary("and", row, lanes - 1)
+        words, shift = (4, 3) if small else (8, 2)
         word = make.binary(
             "add",
-            make.binary("mul", group, make.binary("mul", blocks, 8)),
-            make.binary("shr", k, 2),
+            make.binary("mul", group, make.binary("mul", blocks, words)),
+            make.binary("shr", k, shift),
         )
         byte = make.binary("add", make.binary("mul", lane, 4), make.binary("and", k, 3))
         at = make.binary("add", make.binary("mul", word, 4 * lanes), byte)
@@ -222,11 +239,16 @@ class _Expander:
                 other=bool(mask),
             )
 
-        stored = load("q", at, u8 if self.biased else i8)
-        q = make.cast(stored, i32)
-        if self.biased:
-            q = make.binary("sub", q, 128)
-        value = make.binary("mul", make.cast(q, f32), make.cast(load("h", scale_at, f16), f32))
+        scale = make.cast(load("h", scale_at, f16), f32)
+        stored = make.cast(load("q", at, u8 if small or self.biased else i8), i32)
+        if small:
+            upper = make.binary("and", k, 4)
+            q = make.binary("and", make.binary("shr", stored, upper), 15)
+            minimum = make.cast(load("m", scale_at, f16), f32)
+            value = make.add("fma", (make.cast(q, f32), scale, minimum), op.result.type)
+        else:
+            q = make.binary("sub", stored, 128) if self.biased else stored
+            value = make.binary("mul", make.cast(q, f32), scale)
         if mask and op.attrs["other"]:
             value = make.add("where", (mask[0], value, rest[1]), op.result.type)
         value.name = op.result.name

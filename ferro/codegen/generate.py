@@ -7,7 +7,7 @@ from dataclasses import replace
 from ferro.codegen import emit_control, emit_dot, emit_memory, emit_q8, emit_reduce, subgroup
 from ferro.codegen.axes import Dimensions
 from ferro.codegen.dialect import Dialect, Ex
-from ferro.codegen.emit import EMITS, PULLS, Emitter, Index
+from ferro.codegen.emit import EMITS, PULLS, Emitter, Index, Weights
 from ferro.codegen.errors import ConfigError
 from ferro.codegen.expand import blocks_of, derived_pointers, expand, padded, unmarked
 from ferro.codegen.functions import Functions
@@ -146,8 +146,13 @@ class _Prologue:
                 ("b", "int", f"{c} + {area * 36}"),
             )
         else:
-            byte = "uchar" if biased else "char"
-            starts = (("q", byte, c), ("h", "ushort", f"{c} + {rows * blocks * 8}"))
+            small = buffer.format == "q4"
+            byte = "uchar" if biased or small else "char"
+            words = rows * blocks * (4 if small else 8)
+            starts = (("q", byte, c), ("h", "ushort", f"{c} + {words}"))
+            if small:
+                # two halves a word: the minima begin half a word for each block later
+                starts += (("m", "ushort", f"{c} + {rows * blocks * 4} + {rows * blocks} / 2"),)
         for (part, ctype, at), pointer in zip(
             starts, derived_pointers(buffer, biased), strict=True
         ):
@@ -157,8 +162,9 @@ class _Prologue:
             self.e.pointers[pointer.name] = (name, pointer)
             self.e.extents[pointer.name] = tuple(self.poly(x) for x in pointer.extents)
         if not a8:
-            halves = self.e.pointers[f"{buffer.name}.h"][0]
-            self.e.q8[buffer.name] = (c, halves, str(blocks))
+            scales = self.e.pointers[f"{buffer.name}.h"][0]
+            minima = self.e.pointers[f"{buffer.name}.m"][0] if buffer.format == "q4" else ""
+            self.e.weights[buffer.name] = Weights(c, scales, minima, str(blocks))
 
     def poly(self, extent: Extent, name: str = "") -> Poly:
         """An extent as a polynomial; what is no polynomial becomes a C variable."""

@@ -13,11 +13,11 @@ import numpy as np
 from ferro.dsl import ir
 from ferro.dsl.diagnostics import Diagnostic
 from ferro.dsl.printer import buffer_text, scalar_text
-from ferro.dsl.quantised import A8, Q8
+from ferro.dsl.quantised import A8, Q4, Q8
 from ferro.dsl.types import DType
 
 LARGEST = 2**31 - 1
-_FORMATS = {"q8": "Q8", "a8": "A8"}
+_FORMATS = {"q8": "Q8", "q4": "Q4", "a8": "A8"}
 
 
 def signature(value: object) -> tuple[object, ...]:
@@ -147,7 +147,7 @@ def host_arrays(value: object) -> list[np.ndarray]:
 
 
 def _is_host(value: object) -> bool:
-    return isinstance(value, (Q8, A8))
+    return isinstance(value, (Q8, Q4, A8))
 
 
 def _writable(value: object) -> bool:

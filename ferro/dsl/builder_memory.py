@@ -24,8 +24,8 @@ class Memory(Elementwise):
     ) -> Value:
         """Elements of ``buffer`` at index tiles; the result has their common shape.
 
-        A q8 matrix gives dequantised f32 elements. Raises CompileError for a buffer that is only
-        written, a wrong number of indices, or ``other`` without ``mask``.
+        A q8 or q4 matrix gives dequantised f32 elements. Raises CompileError for a buffer that is
+        only written, a wrong number of indices, or ``other`` without ``mask``.
         """
         dtype = self._readable(buffer)
         indices, shape = self._indices(buffer, index)
@@ -79,8 +79,9 @@ class Memory(Elementwise):
 
     def load_block(
         self, buffer: Buffer, rows: Operand, block: Operand, mask: Operand | None = None
-    ) -> tuple[Value, Value]:
-        """(i8[R, 32], f32[R]): block number ``block`` of each row and its scale; 0 where masked.
+    ) -> tuple[Value, ...]:
+        """(i8[R, 32], f32[R]): block number ``block`` of each row and its scale, of a q4 matrix
+        also its minimum f32[R]; 0 where masked.
 
         (i8[32], f32) for one row given as a scalar.
         """
@@ -90,9 +91,13 @@ class Memory(Elementwise):
         args = [tile, number]
         if mask is not None:
             args.append(self._row_mask(mask, row))
-        types = [TileType(i8, (*tile.shape, BLOCK)), TileType(f32, tile.shape)]
-        q, scale = self.emit("load_block", args, types, buffer=buffer.name, masked=mask is not None)
-        return self.reshape(q, (*row.shape, BLOCK)), self.reshape(scale, row.shape)
+        numbers = 2 if isinstance(buffer, Quantised) and buffer.format == "q4" else 1
+        types = [TileType(i8, (*tile.shape, BLOCK)), *[TileType(f32, tile.shape)] * numbers]
+        q, *rest = self.emit("load_block", args, types, buffer=buffer.name, masked=mask is not None)
+        return (
+            self.reshape(q, (*row.shape, BLOCK)),
+            *(self.reshape(number, row.shape) for number in rest),
+        )
 
     def store_block(
         self,
@@ -135,7 +140,7 @@ class Memory(Elementwise):
             )
         if isinstance(buffer, Pointer):
             return buffer.dtype
-        if buffer.format != "q8":
+        if buffer.format not in ("q8", "q4"):
             self.fail(
                 "FER304",
                 f"`{buffer.name}` is a quantised matrix of format {buffer.format}",
@@ -196,10 +201,10 @@ class Memory(Elementwise):
             self.fail(
                 "FER304",
                 f"`{buffer.name}` is no quantised matrix",
-                help=f"`{what}` takes a parameter declared `tl.q8` or `tl.a8`",
+                help=f"`{what}` takes a parameter declared `tl.q8`, `tl.q4` or `tl.a8`",
             )
         if buffer.access != access:
-            wanted = "tl.a8_out" if access == "out" else "tl.q8` or `tl.a8"
+            wanted = "tl.a8_out" if access == "out" else "tl.q8`, `tl.q4` or `tl.a8"
             self.fail(
                 "FER303" if access == "out" else "FER306",
                 f"`{what}` cannot use `{buffer.name}`",

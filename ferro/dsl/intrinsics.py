@@ -144,7 +144,7 @@ class Intrinsics:
 
     def load_block(
         self, w: Object, rows: Object, block: Object, mask: Object = None
-    ) -> tuple[Value, Value]:
+    ) -> tuple[Value, ...]:
         context = self._context
         buffer = context.buffer(w, "`tl.load_block`")
         return self._builder.load_block(

@@ -84,7 +84,8 @@ class Pointer:
 class Quantised:
     """A block-quantised matrix parameter of ``rows`` x ``cols``, blocks of 32 along a row.
 
-    ``format`` "q8": weights (int8 and an f16 scale a block); "a8": activations (int8, an f32 scale
+    ``format`` "q8": weights (int8 and an f16 scale a block); "q4": weights of 4 bits (0..15, an f16
+    scale and an f16 minimum a block); "a8": activations (int8, an f32 scale
     and the int32 sum of the 32 values a block). Its memory layout belongs to the target.
     """
 
@@ -181,10 +182,12 @@ OPS: dict[str, tuple[str, str, str]] = {
     "join": ("a, b", "axis, how", "the inverse of split"),
     # memory. indices broadcast to the result's shape; mask and other are T of that shape
     "load": ("idx..., [mask], [other]", "buffer, rank, masked, other", "elements of a Pointer, or "
-             "dequantised f32 elements of a q8 (float(q) * float(scale)). f16 pointers give f16"),
+             "dequantised f32 elements of a q8 (float(q) * float(scale)) or a q4 (fma(float(q), "
+             "float(scale), float(minimum))). f16 pointers give f16"),
     "store": ("idx..., value, [mask]", "buffer, rank, masked", "no result"),
     "load_block": ("rows i32[R], block i32 s, [mask bool[R]]", "buffer, masked",
-                   "(i8[R, 32], f32[R]): block `block` of each row and its scale; 0 where masked"),
+                   "(i8[R, 32], f32[R]): block `block` of each row and its scale, of a q4 also its "
+                   "minimum f32[R]; 0 where masked"),
     "store_block": ("rows i32[R], block i32 s, q i8[R, 32], scale f32[R], [mask]",
                     "buffer, masked", "writes an a8 block; the sum is the target's business"),
     # elementwise

@@ -50,6 +50,7 @@ ptr = Annotation("ptr")
 out = Annotation("out")
 inout = Annotation("inout")
 q8 = Annotation("q8")
+q4 = Annotation("q4")
 a8 = Annotation("a8")
 a8_out = Annotation("a8_out")
 const = Annotation("const")
@@ -74,7 +75,9 @@ join = _builtin("join", 'a, b, axis=-1, how="halves"', "the inverse of split")
 load = _builtin("load", "p[index...], mask=None, other=None", "elements of a buffer")
 store = _builtin("store", "p[index...], value, mask=None", "write elements of a buffer")
 load_block = _builtin(
-    "load_block", "w, rows, block, mask=None", "(i8[R, 32], f32[R]): values and scales of a block"
+    "load_block",
+    "w, rows, block, mask=None",
+    "(i8[R, 32], f32[R]): values and scales of a block; of `q4` also its minima f32[R]",
 )
 store_block = _builtin(
     "store_block", "y, rows, block, q, scale, mask=None", "write a block of an `a8_out` matrix"

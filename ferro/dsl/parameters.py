@@ -19,12 +19,12 @@ from ferro.dsl.types import DType, Span, f32, i32, u32
 Lookup = Callable[[str], Any]
 
 POINTERS = {"ptr": "in", "out": "out", "inout": "inout"}
-QUANTISED = {"q8": ("q8", "in"), "a8": ("a8", "in"), "a8_out": ("a8", "out")}
+QUANTISED = {"q8": ("q8", "in"), "q4": ("q4", "in"), "a8": ("a8", "in"), "a8_out": ("a8", "out")}
 BUFFERS = (*POINTERS, *QUANTISED)
 
 _KINDS = (
-    "declare it as tl.ptr, tl.out, tl.inout, tl.q8, tl.a8, tl.a8_out, a scalar dtype, tl.const "
-    "or tl.schedule"
+    "declare it as tl.ptr, tl.out, tl.inout, tl.q8, tl.q4, tl.a8, tl.a8_out, a scalar dtype, "
+    "tl.const or tl.schedule"
 )
 
 
@@ -32,9 +32,9 @@ _KINDS = (
 class Parameter:
     """One declared parameter.
 
-    ``kind`` is "ptr", "out", "inout", "q8", "a8", "a8_out", "scalar", "const", "schedule" or "free"
-    (of an inlined function). ``default`` is None where there is none. ``optional`` marks a buffer
-    that may be left out. ``lo`` and ``hi`` limit an integer scalar.
+    ``kind`` is "ptr", "out", "inout", "q8", "q4", "a8", "a8_out", "scalar", "const", "schedule" or
+    "free" (of an inlined function). ``default`` is None where there is none. ``optional`` marks a
+    buffer that may be left out. ``lo`` and ``hi`` limit an integer scalar.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Host forms of block-quantised matrices: ``Q8`` for weights, ``A8`` for activations.
+"""Host forms of block-quantised matrices: ``Q8`` and ``Q4`` for weights, ``A8`` for activations.
 
-A row is cut into blocks of 32; a block is 32 int8 values and one scale. A row whose length is no
-multiple of 32 is padded with zeros; ``cols`` keeps the true length. How a target lays the same
+A row is cut into blocks of 32; a block is 32 int8 values and one scale, in ``Q4`` also a minimum.
+A row whose length is no multiple of 32 is padded with zeros; ``cols`` keeps the true length. How a target lays the same
 numbers out in device memory is its own business.
 """
 
@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ferro.dsl.exact import fma32
 
 BLOCK = 32
 BELOW_HALF = np.nextafter(np.float32(0.5), np.float32(0))
@@ -65,9 +67,84 @@ class Q8:
         values = np.ascontiguousarray(q.T).reshape(rows, per_row * BLOCK)
         return cls(values, scale.reshape(rows, per_row), np.shape(x)[1])
 
+    def copied(self) -> Q8:
+        """The same numbers in fresh memory."""
+        return Q8(self.q.copy(), self.scale.copy(), self.cols)
+
     def dequantize(self) -> NDArray[np.float32]:
         """float32 [rows, cols]: float(q) * float(scale), rounded once."""
         return _dequantize(self.q, self.scale, self.cols)
+
+
+@dataclass(frozen=True, eq=False)
+class Q4:
+    """Weights of ``rows`` x ``cols`` in 4 bits: ``q`` int8 [rows, K] of 0..15, ``scale`` and
+    ``minimum`` float16 [rows, K/32]; an element is q * scale + minimum. K as in ``Q8``.
+
+    Raises TypeError or ValueError if dtypes, shapes or values do not fit.
+    """
+
+    q: Int8s
+    scale: NDArray[np.float16]
+    minimum: NDArray[np.float16]
+    cols: int = -1
+    format: ClassVar[str] = "q4"
+
+    def __post_init__(self) -> None:
+        _check_matrix("Q4", self.q, self.scale, np.dtype(np.float16))
+        _check_matrix("Q4", self.q, self.minimum, np.dtype(np.float16))
+        if self.q.size and not 0 <= self.q.min() <= self.q.max() <= 15:
+            raise ValueError("Q4: values must be from 0 to 15")
+        object.__setattr__(self, "cols", _checked_cols("Q4", self.q, self.cols))
+
+    @property
+    def rows(self) -> int:
+        return len(self.q)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.rows, self.cols)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of values, scales and minima: 20 for each block."""
+        return self.q.nbytes // 2 + self.scale.nbytes + self.minimum.nbytes
+
+    @classmethod
+    def quantize(cls, x: Floats) -> Q4:
+        """The matrix nearest to ``x`` [rows, cols] (converted to float32) by llama.cpp's Q4_1 rule.
+
+        d = (max - min) / 15, stored as float16 like min; q = (x - min) * (1 / d), rounded with ties
+        up, with d before its rounding. Every step is one correctly rounded operation. Raises
+        ValueError for values that are not finite or too large for float16.
+        """
+        blocks = _blocks(np.asarray(x, np.float32))
+        rows, per_row, _ = blocks.shape
+        low, high = blocks.min(axis=-1, initial=np.inf), blocks.max(axis=-1, initial=-np.inf)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise ValueError("Q4.quantize: the matrix has values that are not finite")
+        with np.errstate(all="ignore"):
+            step = (high - low) / np.float32(15)
+            inverse = _finite(np.where(step > 0, np.float32(1) / step, np.float32(0)))
+            scale, minimum = step.astype(np.float16), low.astype(np.float16)
+        if np.isinf(scale).any() or np.isinf(minimum).any():
+            raise ValueError("Q4.quantize: a block's values do not fit in float16")
+        steps = (blocks - low[..., None]) * inverse[..., None] + np.float32(0.5)
+        q = np.minimum(np.floor(steps), np.float32(15)).astype(np.int8)
+        values = q.reshape(rows, per_row * BLOCK)
+        values[:, np.shape(x)[1] :] = 0
+        return cls(values, scale, minimum, np.shape(x)[1])
+
+    def copied(self) -> Q4:
+        """The same numbers in fresh memory."""
+        return Q4(self.q.copy(), self.scale.copy(), self.minimum.copy(), self.cols)
+
+    def dequantize(self) -> NDArray[np.float32]:
+        """float32 [rows, cols]: fma(float(q), float(scale), float(minimum))."""
+        per_row = self.q.shape[1] // BLOCK
+        blocks = self.q.reshape(self.rows, per_row, BLOCK).astype(np.float32)
+        scale, low = (x.astype(np.float32)[..., None] for x in (self.scale, self.minimum))
+        return _rows(fma32(blocks, scale, low))[:, : self.cols]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +203,10 @@ class A8:
             rounded = np.where(good[..., None], np.rint(blocks * factor[..., None]), 0)
         q = rounded.astype(np.int8)
         return cls(_rows(q), scale, np.shape(x)[1])
+
+    def copied(self) -> A8:
+        """The same numbers in fresh memory."""
+        return A8(self.q.copy(), self.scale.copy(), self.cols)
 
     def dequantize(self) -> NDArray[np.float32]:
         """float32 [rows, cols]: float(q) * scale, rounded once."""

@@ -218,9 +218,10 @@ class _Analysis:
 
     def _load_block(self, op: ir.Op) -> None:
         axes, problem = join_axes(self._settled(op.args, op.span), op.span)
-        q, scale = op.results
+        q, *numbers = op.results
         self.states[q] = State((*axes, FIXED), problem=problem)
-        self.states[scale] = State(axes, problem=problem)
+        for number in numbers:
+            self.states[number] = State(axes, problem=problem)
 
     def _store(self, op: ir.Op) -> None:
         axes, problem = join_axes(self._settled(op.args, op.span), op.span)

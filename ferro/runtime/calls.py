@@ -16,12 +16,12 @@ import numpy as np
 from ferro.codegen.program import DOT_LOWERINGS, Config, Target
 from ferro.dsl import ir, launch
 from ferro.dsl.kernel import KernelDefinition
-from ferro.dsl.quantised import A8, Q8
+from ferro.dsl.quantised import A8, Q4, Q8
 from ferro.runtime.buffers import Buffer
 from ferro.runtime.errors import CallError, DeviceError
 from ferro.runtime.memory import Memory
 
-HOST_FORMS = (np.ndarray, Q8, A8)
+HOST_FORMS = (np.ndarray, Q8, Q4, A8)
 HOW = "a schedule is written Config({'BLOCK': 64}), or just {'BLOCK': 64}"
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ferro import codegen
 from ferro.codegen.program import Config, Program, Target
 from ferro.dsl.ir import Kernel
-from ferro.dsl.quantised import Q8
+from ferro.dsl.quantised import Q4, Q8
 from ferro.runtime import calls
 from ferro.runtime.buffers import Buffer
 from ferro.runtime.listing import DeviceInfo
@@ -71,7 +71,7 @@ class Device(ABC):
     @abstractmethod
     def weights(
         self,
-        data: Q8,
+        data: Q8 | Q4,
         purpose: str = "weights",
         target: Target | str | None = None,
         config: Config | Mapping[str, int] | None = None,

@@ -14,13 +14,13 @@ from ferro import codegen
 from ferro.codegen.program import Config, Target
 from ferro.dsl import bounds, launch
 from ferro.dsl.interpreter import ORDERS, interpret
-from ferro.dsl.quantised import A8, Q8
+from ferro.dsl.quantised import A8, Q4, Q8
 from ferro.runtime import calls
 from ferro.runtime.buffers import Array, Buffer, checked_shape
 from ferro.runtime.device import Device, attached
 from ferro.runtime.errors import CallError, DeviceError, OutOfMemory
 from ferro.runtime.listing import DeviceInfo
-from ferro.runtime.memory import Memory, check_q8
+from ferro.runtime.memory import Memory, check_weights
 from ferro.runtime.plan import Recorder
 from ferro.runtime.profiler import Profiler, Timing
 from ferro.runtime.progress import Progress
@@ -43,21 +43,17 @@ class HostCopies:
 
 
 class HostMemory(Memory):
-    """Buffers of bytes in host memory; quantised ones are a ``Q8`` or an ``A8``."""
+    """Buffers of bytes in host memory; quantised ones are a ``Q8``, a ``Q4`` or an ``A8``."""
 
     def __init__(self, name: str) -> None:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         super().__init__(name, None, HostCopies(), total, total, 1, mapped=False)
 
     def weights(
-        self, data: Q8, lanes: int = 1, biased: bool = False, purpose: str = "weights"
+        self, data: Q8 | Q4, lanes: int = 1, biased: bool = False, purpose: str = "weights"
     ) -> Buffer:
-        check_q8(data)
-
-        def copied() -> Q8:
-            return Q8(data.q.copy(), data.scale.copy(), data.cols)
-
-        return self._quantised("q8", data.shape, data.nbytes, purpose, copied)
+        check_weights(data)
+        return self._quantised(data.format, data.shape, data.nbytes, purpose, data.copied)
 
     def activations(self, rows: int, cols: int, purpose: str = "scratch") -> Buffer:
         shape = checked_shape((rows, cols))
@@ -77,7 +73,7 @@ class HostMemory(Memory):
     def region(self, memory: Array, start: int, size: int) -> Array:
         return memory[start : start + size]
 
-    def plain(self, name: str, value: Any) -> Array | Q8 | A8:
+    def plain(self, name: str, value: Any) -> Array | Q8 | Q4 | A8:
         """An argument as the interpreter takes it; of a buffer its very memory.
 
         Raises DeviceError for a buffer of another device or one that was released.
@@ -86,7 +82,7 @@ class HostMemory(Memory):
             return value
         buffer = calls.check_owner(name, value, self)
         if buffer.format:
-            held: Q8 | A8 = buffer.memory
+            held: Q8 | Q4 | A8 = buffer.memory
             return held
         array: Array = buffer.memory[: buffer.nbytes].view(buffer.dtype).reshape(buffer.shape)
         return array
@@ -97,7 +93,7 @@ class HostMemory(Memory):
         shape: tuple[int, ...],
         size: int,
         purpose: str,
-        make: Callable[[], Q8 | A8],
+        make: Callable[[], Q8 | Q4 | A8],
     ) -> Buffer:
         return self._buffer(shape, np.dtype(np.uint8), size, purpose, format, make=make)
 
@@ -163,7 +159,7 @@ class InterpreterDevice(Device):
 
     def weights(
         self,
-        data: Q8,
+        data: Q8 | Q4,
         purpose: str = "weights",
         target: Target | str | None = None,
         config: Config | Mapping[str, int] | None = None,

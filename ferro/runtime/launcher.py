@@ -18,7 +18,7 @@ import numpy as np
 from ferro.codegen import layouts, resolve
 from ferro.codegen.program import Argument, Config, Entry, Target
 from ferro.dsl import bounds, extents, ir, launch
-from ferro.dsl.quantised import A8, Q8
+from ferro.dsl.quantised import A8, Q4, Q8
 from ferro.runtime.buffers import Buffer
 from ferro.runtime.calls import (
     Call,
@@ -140,7 +140,7 @@ class Launcher:
     def _stage(self, value: Any, config: Config, target: Target | None) -> Any:
         if isinstance(value, np.ndarray):
             return self.device.array(value)
-        if isinstance(value, Q8):
+        if isinstance(value, (Q8, Q4)):
             return self.device.weights(value, "io", target, config)
         if isinstance(value, A8):
             buffer = self.device.activations(*value.shape, purpose="io")
@@ -276,7 +276,8 @@ def check_buffers(
     layout = q8_layout(target, config)
     for parameter in kernel.buffers:
         buffer = check_owner(parameter.name, given[parameter.name], device.store)
-        if buffer.layout is not None and buffer.layout != layout:
+        wanted = (layout[0], layout[1] and buffer.format == "q8")
+        if buffer.layout is not None and buffer.layout != wanted:
             raise DeviceError(
                 f"`{parameter.name}` is packed for blocks of {buffer.layout[0]} rows"
                 f"{' (biased)' if buffer.layout[1] else ''}, this launch reads blocks of "

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ferro.codegen import layouts
-from ferro.dsl.quantised import A8, Q8
+from ferro.dsl.quantised import A8, Q4, Q8
 from ferro.runtime.buffers import (
     Array,
     Buffer,
@@ -134,12 +134,14 @@ class Memory:
         buffer.write(values)
         return buffer
 
-    def weights(self, data: Q8, lanes: int, biased: bool, purpose: str = "weights") -> Buffer:
-        """A q8 matrix repacked for blocks of ``lanes`` rows."""
-        check_q8(data)
-        size = layouts.q8_bytes(data.rows, data.cols)
-        buffer = self._buffer(data.shape, np.dtype(np.uint8), size, purpose, "q8", (lanes, biased))
-        self.upload(buffer, layouts.pack_q8(data.q, data.scale, lanes, biased))
+    def weights(self, data: Q8 | Q4, lanes: int, biased: bool, purpose: str = "weights") -> Buffer:
+        """A q8 or q4 matrix repacked for blocks of ``lanes`` rows."""
+        check_weights(data)
+        small = isinstance(data, Q4)
+        size = (layouts.q4_bytes if small else layouts.q8_bytes)(data.rows, data.cols)
+        layout = (lanes, biased and not small)
+        buffer = self._buffer(data.shape, np.dtype(np.uint8), size, purpose, data.format, layout)
+        self.upload(buffer, _packed(data, lanes, biased))
         return buffer
 
     def activations(self, rows: int, cols: int, purpose: str = "scratch") -> Buffer:
@@ -261,10 +263,16 @@ def huge_pages(size: int) -> Array:
     return whole[start : start + size]
 
 
-def check_q8(data: object) -> None:
-    """Raise CallError for anything but a ``Q8``."""
-    if not isinstance(data, Q8):
+def _packed(data: Q8 | Q4, lanes: int, biased: bool) -> Array:
+    if isinstance(data, Q4):
+        return layouts.pack_q4(data.q, data.scale, data.minimum, lanes)
+    return layouts.pack_q8(data.q, data.scale, lanes, biased)
+
+
+def check_weights(data: object) -> None:
+    """Raise CallError for anything but a ``Q8`` or a ``Q4``."""
+    if not isinstance(data, (Q8, Q4)):
         raise CallError(
-            f"weights are a Q8 matrix, not a {type(data).__name__}: quantise an array with "
+            f"weights are a Q8 or a Q4 matrix, not a {type(data).__name__}: quantise an array with "
             "`Q8.quantize(array)`"
         )

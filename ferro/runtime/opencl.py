@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from ferro.codegen.program import Config, Program, Target
 from ferro.dsl.ir import Kernel
-from ferro.dsl.quantised import Q8
+from ferro.dsl.quantised import Q4, Q8
 from ferro.runtime import building, calls, probes
 from ferro.runtime.buffers import Buffer
 from ferro.runtime.cache import ProgramCache
@@ -72,7 +72,7 @@ class OpenCLDevice(Device):
 
     def weights(
         self,
-        data: Q8,
+        data: Q8 | Q4,
         purpose: str = "weights",
         target: Target | str | None = None,
         config: Config | Mapping[str, int] | None = None,

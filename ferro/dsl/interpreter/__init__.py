@@ -17,14 +17,14 @@ from ferro.dsl.interpreter.evaluator import Evaluator
 from ferro.dsl.interpreter.memory import Memory
 from ferro.dsl.interpreter.programs import ORDERS, spaces
 from ferro.dsl.ir import Kernel
-from ferro.dsl.quantised import A8, Q8
+from ferro.dsl.quantised import A8, Q4, Q8
 
 __all__ = ["ORDERS", "ExecutionError", "OutOfRangeError", "interpret"]
 
 
 def interpret(
     kernel: Kernel,
-    buffers: Mapping[str, NDArray[Any] | Q8 | A8],
+    buffers: Mapping[str, NDArray[Any] | Q8 | Q4 | A8],
     scalars: Mapping[str, int | float],
     grid: tuple[int, ...],
     *,

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ferro.dsl.diagnostics import Diagnostic
+from ferro.dsl.exact import fma32
 from ferro.dsl.interpreter.errors import OutOfRangeError
 from ferro.dsl.interpreter.operations import Array, Arrays, Space
 from ferro.dsl.ir import Op
-from ferro.dsl.quantised import A8, BLOCK, Q8
+from ferro.dsl.quantised import A8, BLOCK, Q4, Q8
 
-Matrix = Q8 | A8
+Matrix = Q8 | Q4 | A8
 POISON: dict[np.dtype[Any], Any] = {
     np.dtype(t): t(np.nan) for t in (np.float32, np.float16)
 } | {
@@ -33,7 +34,7 @@ class Memory:
         self._buffers: dict[str, Any] = dict(buffers)
 
     def load(self, space: Space, op: Op, args: Arrays, active: Array | None) -> Arrays:
-        """Elements of an array, or dequantised elements of a q8 matrix."""
+        """Elements of an array, or dequantised elements of a weight matrix."""
         buffer, rank = self._buffers[op.attrs["buffer"]], op.attrs["rank"]
         mask = args[rank] if op.attrs["masked"] else None
         lanes = _lanes(space, mask, active, op.result.type.rank)
@@ -43,7 +44,8 @@ class Memory:
         if index is None:
             shape = np.broadcast_shapes(*(a.shape for a in args[:rank]), rest.shape)
             return (np.broadcast_to(rest, shape),)
-        value = self._dequantised(buffer, index) if isinstance(buffer, Q8) else _take(buffer, index)
+        weights = isinstance(buffer, (Q8, Q4))
+        value = _dequantised(buffer, index) if weights else _take(buffer, index)
         if mask is not None and not mask.all():
             value = np.where(mask, value, rest)
         return (value,)
@@ -64,16 +66,18 @@ class Memory:
         rows, block = args[0], args[1][..., None]
         mask = args[2] if op.attrs["masked"] else None
         index = self._checked(op, (rows, block), matrix.scale.shape, _lanes(space, mask, active, 1))
+        names = ("scale", "minimum")[: len(op.results) - 1]
         if index is None:
             shape = np.broadcast_shapes(rows.shape, block.shape)
-            return np.zeros((*shape, BLOCK), np.int8), np.zeros(shape, np.float32)
+            nothing = [np.zeros(shape, np.float32) for _ in names]
+            return np.zeros((*shape, BLOCK), np.int8), *nothing
         at = _offsets(index, matrix.scale.shape)
         q = matrix.q.reshape(-1, BLOCK).take(at, axis=0)
-        scale = matrix.scale.take(at).astype(np.float32)
+        numbers = [getattr(matrix, name).take(at).astype(np.float32) for name in names]
         if mask is not None and not mask.all():
             q = np.where(mask[..., None], q, np.int8(0))
-            scale = np.where(mask, scale, np.float32(0))
-        return q, scale
+            numbers = [np.where(mask, number, np.float32(0)) for number in numbers]
+        return q, *numbers
 
     def store_block(self, space: Space, op: Op, args: Arrays, active: Array | None) -> Arrays:
         """One block of 32, its scale and its sum for each row of an a8 matrix."""
@@ -93,13 +97,6 @@ class Memory:
         matrix.q.reshape(-1, BLOCK)[np.broadcast_to(at, shape)[chosen]] = values[chosen]
         return ()
 
-    def _dequantised(self, matrix: Q8, index: Arrays) -> Array:
-        row, column = index
-        q = matrix.q.take(row * matrix.q.shape[1] + column).astype(np.float32)
-        scale = matrix.scale.take(row * matrix.scale.shape[1] + column // BLOCK)
-        value: Array = q * scale.astype(np.float32)
-        return value
-
     def _checked(
         self, op: Op, index: Arrays, extents: tuple[int, ...], lanes: Array | None
     ) -> Arrays | None:
@@ -118,6 +115,17 @@ class Memory:
                 i = np.clip(i, 0, max(extent - 1, 0))
             safe.append(i.astype(np.int64))
         return None if 0 in extents else tuple(safe)
+
+
+def _dequantised(matrix: Q8 | Q4, index: Arrays) -> Array:
+    row, column = index
+    q = matrix.q.take(row * matrix.q.shape[1] + column).astype(np.float32)
+    at = row * matrix.scale.shape[1] + column // BLOCK
+    scale = matrix.scale.take(at).astype(np.float32)
+    if isinstance(matrix, Q4):
+        return fma32(q, scale, matrix.minimum.take(at).astype(np.float32))
+    value: Array = q * scale
+    return value
 
 
 def _lanes(space: Space, mask: Array | None, active: Array | None, rank: int) -> Array | None:
