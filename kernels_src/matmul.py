@@ -94,37 +94,3 @@ def gated_q8(
         acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
     inside = (m < M)[:, None] & (n < N)[None, :]
     tl.store(y[m[:, None], n[None, :]], activate(acc_g, ACT) * acc_u, mask=inside)
-
-
-@kernel
-def matmul_q4(
-    w: tl.q4[N, K],
-    x: tl.a8[M, K],
-    y: tl.out[tl.f32, M, N],
-    bias: tl.ptr[tl.f32, N] = None,
-    residual: tl.ptr[tl.f32, M, N] = None,
-    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "none",
-    BM: tl.schedule[1, 2, 4, 8, 16] = 4,
-    BN: tl.schedule[16, 32, 64] = 64,
-):
-    """y = ACT(x @ w.T + bias) + residual, weights of 4 bits with a minimum a block"""
-    n = tl.block(1, N, BN)
-    m = tl.block(0, M, BM)
-    for c in tl.chunks(K, 512):
-        part = tl.zeros([BM, BN], tl.f32)
-        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
-            wq, ws, wm = tl.load_block(w, n, kb, mask=n < N)
-            xq, xs = tl.load_block(x, m, kb, mask=m < M)
-            d = tl.dot_i8(xq, wq.T)
-            part = tl.fma(d.to(tl.f32), xs[:, None] * ws[None, :], part)
-            # every element of a block has the block's minimum: it meets the activations' sum
-            total = xs * tl.sum(xq.to(tl.i32), axis=1).to(tl.f32)
-            part = tl.fma(total[:, None], wm[None, :], part)
-        acc = tl.combine(tl.add, part)
-    inside = (m < M)[:, None] & (n < N)[None, :]
-    if bias is not None:
-        acc = acc + tl.load(bias[n], mask=n < N, other=0.0)[None, :]
-    acc = activate(acc, ACT)
-    if residual is not None:
-        acc = acc + tl.load(residual[m[:, None], n[None, :]], mask=inside, other=0.0)
-    tl.store(y[m[:, None], n[None, :]], acc, mask=inside)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ferro.codegen.program import Config
 from ferro.dsl.ir import walk
 from ferro.dsl.kernel import KernelDefinition
-from ferro.dsl.quantised import A8, Q8
+from ferro.dsl.quantised import A8, Q4, Q8
 from ferro.runtime import open_device
 from tests.stacks import FULL, Stack
 
@@ -120,6 +120,14 @@ class Draw:
         scale[self.rng.random(scale.shape) < 0.05] = 0
         return Q8(q, scale, cols)
 
+    def q4(self, rows: int, cols: int) -> Q4:
+        """Weights of 0..15 with zero and small scales and minima of both signs."""
+        q = self.rng.integers(0, 15, (rows, -(-cols // 32) * 32), np.int8, endpoint=True)
+        q[:, cols:] = 0
+        scale, low = (self.rng.random((rows, q.shape[1] // 32)) / 16 for _ in range(2))
+        scale[self.rng.random(scale.shape) < 0.05] = 0
+        return Q4(q, scale.astype(np.float16), (0.02 - low).astype(np.float16), cols)
+
     def a8(self, rows: int, cols: int) -> A8:
         q = self.rng.integers(-127, 127, (rows, -(-cols // 32) * 32), np.int8, endpoint=True)
         q[self.rng.random(q.shape) < 0.02] = 127
@@ -172,11 +180,11 @@ def compare(
 
 
 def assert_same_bits(got: Any, want: Any, what: str, exact: bool = True) -> None:
-    """Equal in every bit, NaN equal to NaN; arrays, A8, Q8 and numbers.
+    """Equal in every bit, NaN equal to NaN; arrays, quantised matrices and numbers.
 
     Of a device that is not exact (llvmpipe's fma loses signs of zeros) one zero may be the other.
     """
-    if isinstance(want, (A8, Q8)):
+    if isinstance(want, (A8, Q4, Q8)):
         assert_same_bits(got.q, want.q, f"{what}: values", exact)
         assert_same_bits(got.scale, want.scale, f"{what}: scales", exact)
         return

@@ -1,8 +1,8 @@
 """Host forms of block-quantised matrices: ``Q8`` and ``Q4`` for weights, ``A8`` for activations.
 
 A row is cut into blocks of 32; a block is 32 int8 values and one scale, in ``Q4`` also a minimum.
-A row whose length is no multiple of 32 is padded with zeros; ``cols`` keeps the true length. How a target lays the same
-numbers out in device memory is its own business.
+A row whose length is no multiple of 32 is padded with zeros; ``cols`` keeps the true length. How a
+target lays the same numbers out in device memory is its own business.
 """
 
 from __future__ import annotations

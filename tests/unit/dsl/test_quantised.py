@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ferro.dsl.quantised import A8, Q8, block_sums
+from ferro.dsl.quantised import A8, Q4, Q8, block_sums
 
 F = np.float32
 
@@ -110,3 +110,52 @@ def test_what_does_not_fit_is_refused():
         Q8.quantize(np.full((1, 32), 1e38, F))
     with pytest.raises(ValueError, match=r"\[rows, cols\]"):
         Q8.quantize(np.zeros(32, F))
+
+
+def q4_block(values: list[float]) -> tuple[np.float16, np.float16, list[int]]:
+    """llama.cpp's quantize_row_q4_1 for one block, in float32 steps."""
+    low, high = F(min(values)), F(max(values))
+    d = F(F(high - low) / F(15))
+    inverse = F(F(1) / d) if d else F(0)
+    q = [min(15, int(F(F(F(F(v) - low) * inverse) + F(0.5)))) for v in values]
+    return np.float16(d), np.float16(low), q
+
+
+def test_q4_follows_the_rule_of_q4_1():
+    x = np.random.default_rng(2).standard_normal((3, 96)).astype(F)
+    w = Q4.quantize(x)
+    for row in range(3):
+        for block in range(3):
+            part = slice(block * 32, block * 32 + 32)
+            scale, low, q = q4_block(list(x[row, part]))
+            assert (w.scale[row, block], w.minimum[row, block]) == (scale, low)
+            assert w.q[row, part].tolist() == q
+
+
+def test_q4_of_a_constant_block_is_its_minimum():
+    w = Q4.quantize(np.full((2, 32), 0.75, F))
+    assert not w.q.any() and (w.dequantize() == F(0.75)).all()
+
+
+def test_q4_dequantises_with_one_rounding():
+    q = np.full((1, 32), 7, np.int8)
+    w = Q4(q, np.full((1, 1), 0.1, np.float16), np.full((1, 1), -0.3, np.float16))
+    exact = 7 * float(np.float16(0.1)) + float(np.float16(-0.3))
+    assert (w.dequantize() == F(exact)).all() and w.nbytes == 20
+
+
+@pytest.mark.parametrize("bad", [-1, 16])
+def test_q4_values_have_four_bits(bad: int):
+    q = np.zeros((1, 32), np.int8)
+    q[0, 3] = bad
+    one = np.ones((1, 1), np.float16)
+    with pytest.raises(ValueError, match="from 0 to 15"):
+        Q4(q, one, one)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
+def test_q4_refuses_what_float16_cannot_scale(bad: float):
+    x = np.zeros((1, 32), F)
+    x[0, 5] = bad
+    with pytest.raises(ValueError, match=r"Q4\.quantize"):
+        Q4.quantize(x)

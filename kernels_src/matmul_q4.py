@@ -1,0 +1,75 @@
+"""Products of int8 activations by weights of 4 bits.
+
+As in ``matmul_q8``; in addition every block of weights has a minimum, which meets the sum of the
+activations' block in an fma of its own.
+"""
+
+from __future__ import annotations
+
+from ferro.dsl import kernel, tl
+from kernels_src.activations import activate
+from kernels_src.epilogue import finish
+
+
+@kernel
+def add_block(part, wq, ws, wm, xq, xs, total):
+    d = tl.dot_i8(xq, wq.T).to(tl.f32)
+    part = tl.fma(d, xs[:, None] * ws[None, :], part)
+    return tl.fma(total[:, None], wm[None, :], part)
+
+
+@kernel
+def block_total(xq, xs):
+    return xs * tl.sum(xq.to(tl.i32), axis=1).to(tl.f32)
+
+
+@kernel
+def matmul_q4(
+    w: tl.q4[N, K],
+    x: tl.a8[M, K],
+    y: tl.out[tl.f32, M, N],
+    bias: tl.ptr[tl.f32, N] = None,
+    residual: tl.ptr[tl.f32, M, N] = None,
+    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "none",
+    BM: tl.schedule[1, 2, 4, 8, 16] = 4,
+    BN: tl.schedule[16, 32, 64] = 64,
+):
+    """y = ACT(x @ w.T + bias) + residual"""
+    n = tl.block(1, N, BN)
+    m = tl.block(0, M, BM)
+    for c in tl.chunks(K, 512):
+        part = tl.zeros([BM, BN], tl.f32)
+        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
+            wq, ws, wm = tl.load_block(w, n, kb, mask=n < N)
+            xq, xs = tl.load_block(x, m, kb, mask=m < M)
+            part = add_block(part, wq, ws, wm, xq, xs, block_total(xq, xs))
+        acc = tl.combine(tl.add, part)
+    finish(acc, y, bias, residual, m, n, M, N, ACT)
+
+
+@kernel
+def gated_q4(
+    gate: tl.q4[N, K],
+    up: tl.q4[N, K],
+    x: tl.a8[M, K],
+    y: tl.out[tl.f32, M, N],
+    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "silu",
+    BM: tl.schedule[1, 2, 4, 8] = 4,
+    BN: tl.schedule[16, 32] = 32,
+):
+    """y = ACT(x @ gate.T) * (x @ up.T): the bits of two matmul_q4 and an activate_multiply."""
+    n = tl.block(1, N, BN)
+    m = tl.block(0, M, BM)
+    for c in tl.chunks(K, 512):
+        part_g = tl.zeros([BM, BN], tl.f32)
+        part_u = tl.zeros([BM, BN], tl.f32)
+        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
+            xq, xs = tl.load_block(x, m, kb, mask=m < M)
+            total = block_total(xq, xs)
+            gq, gs, gm = tl.load_block(gate, n, kb, mask=n < N)
+            part_g = add_block(part_g, gq, gs, gm, xq, xs, total)
+            uq, us, um = tl.load_block(up, n, kb, mask=n < N)
+            part_u = add_block(part_u, uq, us, um, xq, xs, total)
+        acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    tl.store(y[m[:, None], n[None, :]], activate(acc_g, ACT) * acc_u, mask=inside)
