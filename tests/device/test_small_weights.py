@@ -21,7 +21,9 @@ def chosen(a: Arguments) -> Arguments:
     return {"y": rows[np.where(there, a["tokens"], -1)]}
 
 
-TestElements = conformance(Case(rows_of, SIZES, some_rows, chosen, [{"v": 33, "k": 70}], rtol=0, atol=0))
+TestElements = conformance(
+    Case(rows_of, SIZES, some_rows, chosen, [{"v": 33, "k": 70}], rtol=0, atol=0)
+)
 
 TestBlocks = conformance(
     Case(
