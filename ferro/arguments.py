@@ -7,25 +7,35 @@ the largest dimension (offsets and indices stay in range that way).
 
 from __future__ import annotations
 
+import math
+import os
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ferro.dsl import extents, ir
-from ferro.dsl.launch import limits
+from ferro.dsl import bounds, extents, ir
+from ferro.dsl.launch import bind, limits
 from ferro.dsl.quantised import A8, BLOCK, Q4, Q8, padded_cols
 
 Arguments = dict[str, Any]
 DEFAULT_DIMENSION = 256
 DEFAULT_FLOAT = 0.125
+_COPIES = 3  # made, given to a launch, compared with what a reference gives
 
 
 class ArgumentsError(ValueError):
     """A size or value that does not fit the kernel's declaration."""
 
     exit_code = 2
+
+
+class TooLarge(ArgumentsError):
+    """Arguments that do not fit into this machine's memory."""
+
+    exit_code = 3
 
 
 def dimensions(kernel: ir.Kernel, given: Mapping[str, int]) -> dict[str, int]:
@@ -46,7 +56,9 @@ def make(
     """Arguments by name for ``kernel`` with the dimensions ``sizes``.
 
     ``values`` sets scalars (one number) and the contents of numeric buffers (repeated to fill
-    them). Raises ArgumentsError for names or values that do not fit.
+    them). Raises ArgumentsError for names or values that do not fit, LaunchError for sizes that the
+    kernel cannot be launched with and TooLarge for more than this machine's memory: all of that
+    before anything is allocated.
     """
     chosen = dict(values or {})
     sizes = dimensions(kernel, sizes)
@@ -56,9 +68,11 @@ def make(
     largest = max(sizes.values(), default=DEFAULT_DIMENSION)
     scalars = {s.name: _scalar(s, chosen.get(s.name), largest) for s in explicit}
     names = {**sizes, **{n: v for n, v in scalars.items() if isinstance(v, int)}}
+    shapes = {b.name: tuple(extents.evaluate(e, names) for e in b.extents) for b in kernel.buffers}
+    _check_launch(kernel, shapes, scalars)
     made: Arguments = {}
     for buffer in kernel.buffers:
-        shape = tuple(extents.evaluate(e, names) for e in buffer.extents)
+        shape = shapes[buffer.name]
         # Each buffer has a stream of its own, so that one more argument changes no other.
         stream = np.random.default_rng([seed, zlib.crc32(buffer.name.encode())])
         if isinstance(buffer, ir.Quantised):
@@ -66,6 +80,39 @@ def make(
         else:
             made[buffer.name] = _array(buffer, shape, chosen.get(buffer.name), largest, stream)
     return {**made, **scalars}
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """All that the checks of a launch look at of an array: it has no memory."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype | None
+    format: str | None
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * (self.dtype.itemsize if self.dtype is not None else 1)
+
+
+def _check_launch(
+    kernel: ir.Kernel, shapes: Mapping[str, tuple[int, ...]], scalars: Mapping[str, int | float]
+) -> None:
+    outlines = {
+        b.name: _Outline(shapes[b.name], b.dtype.numpy, None)
+        if isinstance(b, ir.Pointer)
+        else _Outline(shapes[b.name], None, b.format)
+        for b in kernel.buffers
+    }
+    bound = bind(kernel, {**outlines, **scalars})
+    bounds.check(kernel, bound.scalars, bound.grid, bound.extents)
+    needed = sum(outline.bytes for outline in outlines.values())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory // _COPIES:
+        raise TooLarge(
+            f"the arguments of `{kernel.name}` would take {needed / 2**30:.1f} GiB, and a run needs"
+            f" {_COPIES} copies in {memory / 2**30:.1f} GiB of memory: choose smaller dimensions"
+        )
 
 
 def _no_strangers(kind: str, given: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -83,6 +83,16 @@ def evaluate(extent: Extent, values: Mapping[str, int]) -> int:
     return OPERATORS[extent[0]](evaluate(extent[1], values), evaluate(extent[2], values))
 
 
+def divisors_of_zero(extent: Extent, values: Mapping[str, int]) -> Iterator[Extent]:
+    """The divisors in an extent that are 0. Raises KeyError naming a name that has no value."""
+    if extent[0] in ("const", "name"):
+        return
+    for side in extent[1:]:
+        yield from divisors_of_zero(side, values)
+    if extent[0] in ("//", "%", "cdiv") and evaluate(extent[2], values) == 0:
+        yield extent[2]
+
+
 def text(extent: Extent, outer: int = 0) -> str:
     """The extent as an author would write it, with the fewest brackets."""
     if extent[0] in ("const", "name"):

@@ -182,8 +182,10 @@ class _Binder:
             for axis, extent in enumerate(b.extents)
         ]
         solution = extents.solve(measures, known)
-        found += [self._conflict(c) for c in solution.conflicts]
-        found += self._unsolved(solution.values)
+        unsolved = self._unsolved(solution.values)
+        divisions = [] if unsolved else self._divisions(solution.values)
+        found += divisions or [self._conflict(c) for c in solution.conflicts]
+        found += unsolved
         if found:
             return None
         grid = tuple(extents.evaluate(e, solution.values) for e in self.kernel.grid)
@@ -225,6 +227,19 @@ class _Binder:
                 f"declare a buffer with an extent that is just `{n}`, or pass it as tl.i32",
             )
             for n in sorted((used | implicit) - set(values))
+        ]
+
+    def _divisions(self, values: Mapping[str, int]) -> list[Diagnostic]:
+        divided = {e: d for e in self._all_extents() for d in extents.divisors_of_zero(e, values)}
+        return [
+            Diagnostic(
+                "FER615",
+                self.kernel.span,
+                f"`{extents.text(extent)}` divides by zero",
+                f"`{extents.text(divisor)}` must not be 0 in a size",
+                tuple(f"{n} is {values[n]}" for n in dict.fromkeys(extents.names(extent))),
+            )
+            for extent, divisor in divided.items()
         ]
 
     def _grid_finding(self, axis: int, count: int) -> Diagnostic:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from ferro import arguments
-from ferro.arguments import ArgumentsError
+from ferro.arguments import ArgumentsError, TooLarge
 from ferro.dsl import extents, ir
-from ferro.dsl.launch import bind
+from ferro.dsl.kernel import KernelDefinition
+from ferro.dsl.launch import LaunchError, bind
 from ferro.dsl.quantised import A8, Q8
 from ferro.dsl.types import TileType, f16, f32, i8, i32
 
@@ -117,3 +118,37 @@ def test_traffic_counts_both_directions() -> None:
     read = sum(made[b.name].nbytes for b in kernel().buffers)
     assert arguments.traffic(kernel(), made) == read + made["sum"].nbytes
     assert arguments.written(kernel()) == ["sum", "y", "z"]
+
+
+SUMMED = """
+def f(x: tl.ptr[f32, M, N], y: tl.out[f32, M], n: tl.i32):
+    row = tl.program_id(0, M)
+    k = tl.arange(0, 64)
+    tl.store(y[row], tl.max(tl.load(x[row, k * n], mask=k * n < N, other=0.0)), mask=row < M)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n", "code"),
+    [
+        ({"M": 10**9, "N": 10**9}, 1, "FER613"),
+        ({"M": 1, "N": 10**30}, 1, "FER613"),
+        ({"M": 8, "N": 8}, 2 * 10**9, "FER702"),
+    ],
+)
+def test_sizes_of_no_launch_are_refused_before_anything_is_allocated(
+    sizes: dict[str, int], n: int, code: str
+) -> None:
+    made = KernelDefinition.from_source(SUMMED, "k.py").specialise()
+    with pytest.raises(LaunchError) as caught:
+        arguments.make(made, sizes, {"n": [n]})
+    assert code in {d.code for d in caught.value.diagnostics}
+
+
+def test_arguments_larger_than_the_memory_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: 1 << 12)  # a page, and as many pages: 16 MiB
+    arguments.make(kernel(), {"M": 3, "K": 40})
+    with pytest.raises(TooLarge) as caught:
+        arguments.make(kernel(), {"M": 3000, "K": 4000})
+    assert caught.value.exit_code == 3
+    assert "choose smaller dimensions" in str(caught.value)

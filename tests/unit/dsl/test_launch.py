@@ -223,3 +223,21 @@ def test_collect_refuses_too_many(golden: Golden) -> None:
     with pytest.raises(LaunchError) as caught:
         launch.collect(MIX, (1,) * 8, {})
     golden("../golden_launch/too_many", caught.value.text + "\n")
+
+
+DIVIDED = """
+def f(x: tl.ptr[f32, N], y: tl.out[f32, N // G], s: tl.ptr[f32, G], n: tl.i32):
+    p = tl.program_id(0, N // {divisor})
+    tl.store(y[p], 1.0, mask=p < N // G)
+"""
+
+
+@pytest.mark.parametrize(("divisor", "size", "n"), [("G", 0, 1), ("n", 2, 0), ("(n - 1)", 2, 1)])
+def test_a_size_that_divides_by_zero(divisor: str, size: int, n: int) -> None:
+    kernel = KernelDefinition.from_source(DIVIDED.format(divisor=divisor), "k.py").specialise()
+    x, s = np.zeros(8, np.float32), np.zeros(size, np.float32)
+    y = np.zeros(8 // size if size else 1, np.float32)
+    with pytest.raises(LaunchError) as caught:
+        bind(kernel, {"x": x, "y": y, "s": s, "n": n})
+    assert {d.code for d in caught.value.diagnostics} == {"FER615"}
+    assert "divides by zero" in str(caught.value)
