@@ -13,6 +13,9 @@ COMMANDS: dict[str, str] = {
     "inspect": "what a model file holds, what it costs in memory, whether it runs",
     "tokenize": "token ids of a text, by the vocabulary of a model file",
     "pull": "download a model by its short name",
+    "generate": "answer a prompt, or chat at the terminal, with a language model",
+    "logits": "the logits after every token of a text, as a numpy file",
+    "bench": "measure prefill and decode of a language model",
     "cache": "list, remove and explain compiled programs",
     "demo": "run the main kernels here and compare every bit with the interpreter",
 }

@@ -61,7 +61,7 @@ class Completion:
     ) -> None:
         """``context`` is how many tokens the model can look back on. Raises BadRequest for a prompt
         that is empty or does not fit, or that has tokens that are none; BadSampling."""
-        _check(prompt, context, len(tokenizer))
+        check_prompt(prompt, context, len(tokenizer))
         self.prompt = tuple(prompt)
         self.ids: list[int] = []
         self.finish: Finish | None = None
@@ -102,13 +102,14 @@ class Completion:
         return shown if self._stops.found else shown + self._stops.finish()
 
 
-def _check(prompt: Sequence[int], context: int, vocabulary: int) -> None:
+def check_prompt(prompt: Sequence[int], context: int, vocabulary: int) -> None:
+    """Raises BadRequest for a prompt that is empty, does not fit, or has tokens that are none."""
     if not prompt:
         raise BadRequest("the prompt has no tokens: there is nothing to go on from")
     if len(prompt) > context:
         raise BadRequest(
-            f"the prompt has {len(prompt)} tokens, the context holds {context}"
-            " (a longer one takes more memory)"
+            f"the prompt has {len(prompt)} tokens, the context holds {context}:"
+            " a larger context or a shorter prompt is needed"
         )
     if strange := [token for token in prompt if not 0 <= token < vocabulary]:
         raise BadRequest(f"{strange[0]} is no token id (there are {vocabulary} tokens)")

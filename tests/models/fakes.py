@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
+from ferro.commands import engine_options
+from ferro.models.gguf_metadata import Metadata
 from ferro.models.passes import Piece
 from ferro.models.tokenizer import Tokenizer
 from tests.models import vocabularies
@@ -26,7 +32,9 @@ class FakeModel:
         vocabulary: str = "lfm2",
         context: int = 128,
         attends: bool = True,
+        keys: Mapping[str, Any] | None = None,
     ) -> None:
+        """``keys`` are further ones of the file's metadata."""
         self.tokenizer: Tokenizer = vocabularies.tokenizer(vocabulary)
         self.context, self.slots = context, 1
         self.hyperparameters = SimpleNamespace(
@@ -34,6 +42,11 @@ class FakeModel:
             vocabulary=len(self.tokenizer),
             layers=(SimpleNamespace(attends=attends),),
             context=context,
+        )
+        metadata = Metadata("fake.gguf", vocabularies.metadata(vocabulary) | (keys or {}))
+        self.file = SimpleNamespace(metadata=metadata, path=Path("fake.gguf"), nbytes=0)
+        self.device = SimpleNamespace(
+            info="a fake", target=SimpleNamespace(name="none"), memory=lambda: {"weights": 0}
         )
         self.passes: list[Piece] = []
         self.held: dict[int, list[int]] = {}
@@ -70,3 +83,17 @@ class FakeModel:
             return row
         seed = zlib.crc32(np.array(before, np.int64).tobytes())
         return np.random.default_rng(seed).normal(0, 3, len(self.tokenizer)).astype(np.float32)
+
+
+def put_in_place(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> FakeModel:
+    """Makes ``model`` the one that commands open, whatever the file ``model.gguf`` in the current
+    folder holds."""
+
+    @contextmanager
+    def opened(args: argparse.Namespace, path: Path) -> Iterator[FakeModel]:
+        assert path == Path("model.gguf")
+        yield model
+
+    Path("model.gguf").touch()
+    monkeypatch.setattr(engine_options, "opened", opened)
+    return model

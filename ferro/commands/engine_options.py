@@ -1,0 +1,55 @@
+"""Options of the commands that run a language model: how it is held in memory."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ferro.commands import UsageError, options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ferro.models.language_model import LanguageModel
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how the model runs")
+    group.add_argument(
+        "--ctx",
+        "--lm-ctx",
+        dest="context",
+        type=int,
+        metavar="N",
+        help="tokens of the context (default 4096, or what the model takes)",
+    )
+    group.add_argument(
+        "--cache",
+        "--kv-dtype",
+        choices=("f32", "f16", "int8"),
+        default="f16",
+        help="how keys and values are kept (default f16)",
+    )
+    group.add_argument(
+        "--weights",
+        choices=("q8", "f32"),
+        default="q8",
+        help="f32: weights and activations in float32, to compare with (default q8)",
+    )
+
+
+@contextmanager
+def opened(args: argparse.Namespace, path: Path) -> Iterator[LanguageModel]:
+    """The language model of ``path`` on the device that was chosen.
+
+    Raises UsageError, NoSuchDevice, ModelError, OutOfMemory.
+    """
+    from ferro.models.language_model import LanguageModel
+
+    if args.context is not None and args.context < 1:
+        raise UsageError(f"--ctx takes a number above 0, got {args.context}")
+    how = {"weights": args.weights, "cache": args.cache, "context": args.context}
+    with options.open_device(args) as device, LanguageModel.open(path, device, **how) as model:
+        yield model
