@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,9 @@ from ferro.runtime.programs import from_json, to_json
 MAGIC = b"ferro program 1\n"
 SUFFIX = ".program"
 LIMIT = 1 << 30
+
+log = logging.getLogger(__name__)
+_told: set[Path] = set()  # folders whose trouble this process was told of
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,6 @@ class ProgramCache:
     def __init__(self, folder: Path | None = None, limit: int = LIMIT) -> None:
         self.folder = folder or cache_folder("programs")
         self.limit = limit
-        self._warned = False
 
     def load(self, kernel: str, parts: Mapping[str, str]) -> tuple[Program, bytes] | None:
         """The program and binary of these key parts, or None."""
@@ -146,13 +148,13 @@ class ProgramCache:
             total -= status.st_size
 
     def _warn(self, error: OSError) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"programs are not kept: {self.folder}: {error.strerror or error} "
-                "(FERRO_CACHE_DIR names another folder)",
-                RuntimeWarning,
-                stacklevel=4,
+        if self.folder not in _told:
+            _told.add(self.folder)
+            log.warning(
+                "compiled programs are not kept, every start compiles anew: %s cannot be written "
+                "(%s); set FERRO_CACHE_DIR to a folder that can",
+                self.folder,
+                error.strerror or error,
             )
 
 

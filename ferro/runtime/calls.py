@@ -192,6 +192,8 @@ def _problem(config: Config) -> str:
         return f"lane_axis is {config.lane_axis!r}, not a tuple of labels such as ('n',)"
     if config.dot is not None and not isinstance(config.dot, str):
         return f"dot is {config.dot!r}, not one of {', '.join(DOT_LOWERINGS)}"
+    if not isinstance(config.prefetch, bool):
+        return f"prefetch is {config.prefetch!r}, not True or False"
     return ""
 
 

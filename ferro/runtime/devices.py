@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 
 from ferro.runtime.device import Device
-from ferro.runtime.errors import DeviceUnusable, NoSuchDevice
-from ferro.runtime.listing import INTERPRETER, DeviceInfo, devices, interpreter_info
-from ferro.runtime.vendors import discover, limit_threads, prepare
+from ferro.runtime.errors import CallError, NoSuchDevice
+from ferro.runtime.listing import INTERPRETER, DeviceInfo, devices, interpreter_info, problems
+from ferro.runtime.vendors import limit_threads
 
 __all__ = ["DeviceInfo", "devices", "find", "open_device"]
 
@@ -24,8 +24,12 @@ def open_device(
     ``threads`` limits CPU devices (default ``FERRO_THREADS``, else all); it can be chosen once in a
     process. ``timeout`` is how many seconds a wait may take before the device counts as lost.
     Raises NoSuchDevice for a name that fits none or several devices, DeviceUnusable if it cannot
-    be opened.
+    be opened, CallError for what is no name, number of threads or time.
     """
+    if not (name is None or isinstance(name, str | int)):
+        raise CallError(f"a device goes by name or index, not by a {type(name).__name__}")
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise CallError(f"`timeout` is seconds above 0, not {timeout!r}")
     wanted = str(name if name is not None else os.environ.get("FERRO_DEVICE", "")).strip()
     count = threads if threads is not None else _threads_from_environment()
     if wanted == INTERPRETER:
@@ -68,7 +72,7 @@ def _complaint(name: str, found: list[DeviceInfo], listed: list[DeviceInfo]) -> 
     lines = [f"{problem}; choose one by its number:", *(f"  {info}" for info in found or listed)]
     if not found:
         lines[0] = f"{problem}; there are:"
-        lines += [f"  note: {note}" for note in discover().notes]
+        lines += [f"  note: {note}" for note in problems()]
     if name == "rusticl" and not found:
         lines.append(
             "  note: Mesa's software device is offered if it is the first that a process names, or "
@@ -88,10 +92,10 @@ def _threads_from_environment() -> int | None:
     if not text:
         return None
     if not text.isdigit() or int(text) < 1:
-        raise DeviceUnusable(f"FERRO_THREADS must be a positive number, not {text!r}")
+        raise CallError(f"FERRO_THREADS must be a whole number above 0, not {text!r}")
     return int(text)
 
 
 def missing() -> tuple[str, ...]:
     """Sentences on runtimes that are installed but cannot serve, with the remedy."""
-    return prepare().notes
+    return problems()

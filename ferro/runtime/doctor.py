@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ferro.runtime.vendors import REINSTALL
+
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 
 # The drivers that Mesa's rusticl knows by name, and the one for each PCI vendor of a GPU.
@@ -36,8 +38,20 @@ class Finding:
 
 def load_error(library: str) -> str:
     """Why ``library`` does not load in a fresh process, or "" if it does."""
-    program = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
-    command = [sys.executable, "-c", program, library]
+    return _child_error("import ctypes, sys; ctypes.CDLL(sys.argv[1])", library)
+
+
+def import_error() -> str:
+    """Why pyopencl cannot be used in a fresh process, or "" if it can."""
+    return _child_error(
+        "from ferro.runtime import listing, vendors\n"
+        "vendors.prepare()\n"
+        "raise SystemExit(listing.pyopencl_problem() or None)"
+    )
+
+
+def _child_error(program: str, *words: str) -> str:
+    command = [sys.executable, "-c", program, *words]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
@@ -84,6 +98,7 @@ class Machine:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     groups: frozenset[int] = field(default_factory=lambda: _own_groups())
     load_error: Callable[[str], str] = load_error
+    import_error: Callable[[], str] = import_error
     which: Callable[[str], str | None] = shutil.which
     group_of: Callable[[Path], int] = _owner_group
     usable: Callable[[Path], bool] = _usable
@@ -140,6 +155,10 @@ def check_pyopencl(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             PROBLEM, "pyopencl", "the package is not installed", "pip install 'pyopencl[pocl]'"
         )
+        return
+    reason = machine.import_error()
+    if reason:
+        yield Finding(PROBLEM, "pyopencl", f"is installed but cannot be used: {reason}", REINSTALL)
 
 
 def check_variables(machine: Machine) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ preference; the OpenCL objects behind an entry are found again by ``opencl_devic
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ def interpreter_info(index: int) -> DeviceInfo:
 def opencl_devices(rusticl: bool = False) -> list[cl.Device]:
     """The OpenCL devices in a stable order; empty without OpenCL."""
     found = vendors.prepare(rusticl)
-    if not found.pyopencl:
+    if not found.pyopencl or pyopencl_problem():
         return []
     import pyopencl as cl
 
@@ -102,6 +103,31 @@ def opencl_devices(rusticl: bool = False) -> list[cl.Device]:
         except cl.Error:
             continue
     return [device for device in listed if usable(device)]
+
+
+@functools.cache
+def pyopencl_problem() -> str:
+    """Why an installed pyopencl cannot be used, or "". For use after ``vendors.prepare``."""
+    try:
+        import pyopencl as cl
+
+        _ = cl.get_platforms, cl.Error
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def problems() -> tuple[str, ...]:
+    """Sentences on runtimes that are installed but cannot serve, each with the remedy."""
+    found = vendors.prepare()
+    broken = pyopencl_problem() if found.pyopencl else ""
+    if not broken:
+        return found.notes
+    sentence = (
+        f"pyopencl is installed but cannot be used ({broken}): only the interpreter can run "
+        f"({vendors.REINSTALL})"
+    )
+    return (sentence, *found.notes)
 
 
 def usable(device: cl.Device) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,6 +24,8 @@ LEAST_GAIN = 0.03
 OUTCOMES = ("timed", "wrong", "failed", "lost")
 
 Sizes = Mapping[str, int]
+
+log = logging.getLogger(__name__)
 
 
 def bucket(sizes: Sizes) -> dict[str, int]:
@@ -153,7 +155,8 @@ class Trials:
         try:
             write_atomically(self.path, text.encode())
         except OSError as error:
-            warnings.warn(f"trials are not kept: {self.path}: {error}", RuntimeWarning, 2)
+            reason = error.strerror or error
+            log.warning("trials are not kept: %s cannot be written (%s)", self.path, reason)
 
     def _keep(self, trials: Iterable[Trial]) -> None:
         for trial in trials:
@@ -176,5 +179,5 @@ def read(path: Path) -> list[Trial]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        warnings.warn(f"{path} is damaged ({error}): tuning starts afresh", RuntimeWarning, 2)
+        log.warning("%s is damaged (%s): tuning starts afresh", path, error)
         return []

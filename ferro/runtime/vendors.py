@@ -20,11 +20,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ferro.runtime.errors import DeviceUnusable
+from ferro.runtime.errors import CallError, DeviceUnusable
 from ferro.runtime.folders import cache_folder, write_atomically
 
 SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
 MARK = "made-by-ferro"
+REINSTALL = "pip install --force-reinstall 'pyopencl[pocl]'"
 OCLGRIND_PLACES = ("/usr/lib/oclgrind", "/usr/local/lib/oclgrind", "/usr/lib64/oclgrind")
 # How each CPU runtime is told its number of threads; Intel's takes no notice of sub-devices, and
 # llvmpipe's do not survive them.
@@ -61,10 +62,11 @@ def prepare(rusticl: bool = False) -> Vendors:
 def limit_threads(count: int) -> None:
     """Let CPU devices use ``count`` threads. Runtimes read this once, when they are loaded.
 
-    Raises DeviceUnusable if this process has used OpenCL with another number.
+    Raises DeviceUnusable if this process has used OpenCL with another number, CallError for what is
+    no number of threads.
     """
-    if count < 1:
-        raise DeviceUnusable(f"the number of threads must be at least 1, not {count}")
+    if not isinstance(count, int) or count < 1:
+        raise CallError(f"the number of threads must be at least 1, not {count!r}")
     wanted = {name: str(count) for name in THREADS}
     loaded = prepare.cache_info().currsize > 0
     if loaded and any(os.environ.get(name) != value for name, value in wanted.items()):

@@ -24,6 +24,7 @@ def machine(tmp_path: Path) -> Machine:
         group_of=lambda path: 992,
         usable=lambda path: False,
         installed=lambda name: True,
+        import_error=lambda: "",
         devices=lambda: ("cpu (Portable Computing Language)",),
     )
 
@@ -54,6 +55,13 @@ def test_no_device_at_all(machine: Machine) -> None:
 def test_missing_pyopencl(machine: Machine) -> None:
     finding = about(dataclasses.replace(machine, installed=lambda name: False), "pyopencl")
     assert finding.status == PROBLEM
+
+
+def test_a_pyopencl_that_does_not_load(machine: Machine) -> None:
+    broken = dataclasses.replace(machine, import_error=lambda: "ImportError: no libOpenCL")
+    finding = about(broken, "pyopencl")
+    assert finding.status == PROBLEM and finding.text.endswith("ImportError: no libOpenCL")
+    assert finding.fix.startswith("pip install --force-reinstall")
 
 
 def test_pocl_without_a_linker_names_the_package(machine: Machine) -> None:
