@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -46,11 +47,9 @@ def candidates(problem: Problem, device: Device) -> Iterator[Candidate | Skipped
     """The default first, then from small to large work; of configs that become the same program
     only the first. Each one is generated when it is asked for."""
     seen: dict[str, Config] = {}
-    for config in [problem.default, *space(problem, device)]:
-        is_default = not seen
-        if not is_default and config == problem.default:
-            continue
-        reason = "" if is_default else prune(config, problem, device)
+    others = (config for config in space(problem, device) if config != problem.default)
+    for config in itertools.chain([problem.default], others):
+        reason = "" if config == problem.default else prune(config, problem, device)
         found = Skipped(config, reason) if reason else _generated(problem, config, device)
         if isinstance(found, Candidate):
             twin = seen.setdefault(found.program, config)

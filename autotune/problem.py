@@ -14,7 +14,7 @@ from ferro.codegen.program import Config, Target
 from ferro.dsl import ir
 from ferro.dsl.interpreter import interpret
 from ferro.dsl.launch import Binding, bind
-from ferro.measure import Request
+from ferro.measure import Request, declared
 from ferro.runtime.configs import kernel_key, launch_sizes
 from ferro.runtime.device import Device
 from ferro.runtime.trials import Place
@@ -34,10 +34,7 @@ class Problem:
     @cached_property
     def default(self) -> Config:
         """The schedule that the kernel declares, with every constexpr named."""
-        declared = self.request.definition.schedule.items()
-        return Config(
-            {n: int(p.choices[0] if p.default is None else p.default) for n, p in declared}
-        )
+        return Config(declared(self.request.definition))
 
     def kernel(self, config: Config) -> ir.Kernel:
         """The kernel specialised for ``config``. Raises CompileError."""

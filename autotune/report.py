@@ -10,6 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from autotune.candidates import Skipped
+from ferro.codegen.program import Config
 from ferro.runtime.trials import Place, Trial, Trials, winner
 
 WIDTH = 420
@@ -18,7 +19,8 @@ SLOWEST = 4.0  # bars end here
 
 @dataclass(frozen=True)
 class Bar:
-    """One timed config. ``low`` to ``high`` is where the middle half of its launches lies."""
+    """One timed config. ``low`` to ``high`` is where the middle half of its launches lies; an
+    ``old`` one had another program, and its new one is not timed yet."""
 
     trial: Trial
     length: float
@@ -26,6 +28,7 @@ class Bar:
     high: float
     cut: bool
     wins: bool
+    old: bool
 
 
 @dataclass(frozen=True)
@@ -39,21 +42,32 @@ class Chart:
     winner: Trial | None
     failures: dict[str, list[Trial]]
     skipped: dict[str, int]
+    left: tuple[Config, ...]
 
 
-def page(trials: Trials, skipped: Mapping[Place, tuple[Skipped, ...]]) -> str:
-    """The report as HTML. ``skipped`` holds what a run did not try, where that is known."""
+@dataclass(frozen=True)
+class Untried:
+    """What a run did not try of one place: configs of no use, and those the budget left over."""
+
+    skipped: tuple[Skipped, ...] = ()
+    left: tuple[Config, ...] = ()
+
+
+def page(trials: Trials, run: Mapping[Place, Untried]) -> str:
+    """The report of a run as HTML; of all that is known, if ``run`` is empty."""
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=folder, autoescape=select_autoescape(default=True))
     environment.globals.update(width=WIDTH)
-    charts = [chart(trials, place, skipped.get(place, ())) for place in trials.places()]
+    tried = [place for place in trials.places() if not run or place in run]
+    charts = [chart(trials, place, run.get(place, Untried())) for place in tried]
     template = environment.get_template("report.html.jinja")
     return template.render(
         charts=charts, device=trials.device, made=time.strftime("%Y-%m-%d %H:%M")
     )
 
 
-def chart(trials: Trials, place: Place, skipped: tuple[Skipped, ...]) -> Chart:
+def chart(trials: Trials, place: Place, untried: Untried) -> Chart:
+    waiting = {str(config) for config in untried.left}
     found = list(trials.at(place).values())
     best = winner(found)
     timed = sorted((t for t in found if t.outcome == "timed"), key=lambda t: t.relative)
@@ -61,15 +75,16 @@ def chart(trials: Trials, place: Place, skipped: tuple[Skipped, ...]) -> Chart:
     return Chart(
         place=place,
         sizes=" ".join(f"{n}={v}" for n, v in sorted(found[0].sizes.items())),
-        bars=[bar(trial, slowest, trial is best) for trial in timed],
+        bars=[bar(trial, slowest, trial is best, trial.name in waiting) for trial in timed],
         default=WIDTH / slowest,
         winner=best,
         failures=by_reason(found),
-        skipped=counts(skipped),
+        skipped=counts(untried.skipped),
+        left=untried.left,
     )
 
 
-def bar(trial: Trial, slowest: float, wins: bool) -> Bar:
+def bar(trial: Trial, slowest: float, wins: bool, old: bool = False) -> Bar:
     def pixels(ratio: float) -> float:
         return round(WIDTH * min(ratio, slowest) / slowest, 1)
 
@@ -81,6 +96,7 @@ def bar(trial: Trial, slowest: float, wins: bool) -> Bar:
         pixels(trial.relative + half),
         trial.relative > slowest,
         wins,
+        old,
     )
 
 

@@ -31,6 +31,7 @@ def attention(queries: int, keys: int) -> Shape:
         "starts": (0, queries),
         "keys": (0, keys),
         "longest": (queries,),
+        "most": (keys,),
         "left": (FAR,),
         "right": (0,),
         "scale": (0.125,),

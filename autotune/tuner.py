@@ -16,6 +16,7 @@ from autotune.child import Child, Lost
 from autotune.messages import Checked, Job
 from autotune.problem import Problem
 from ferro.arguments import ArgumentsError
+from ferro.codegen.program import Config
 from ferro.runtime.device import Device
 from ferro.runtime.trials import Trial, Trials, winner
 
@@ -32,12 +33,12 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Tuning:
-    """What became of one problem. ``left`` says how many candidates wait for another run."""
+    """What became of one problem. ``left`` are the configs that the budget left to another run."""
 
     problem: Problem
     tried: tuple[Trial, ...]
     skipped: tuple[Skipped, ...]
-    left: int
+    left: tuple[Config, ...]
     known: int
     winner: Trial | None
 
@@ -66,6 +67,11 @@ class Turns:
     @property
     def best(self) -> float:
         return min(self.all)
+
+    @property
+    def enough(self) -> bool:
+        """True if its times say something: an interrupted run may have taken too few."""
+        return self.given_up or len(self.rounds) >= LEAST_ROUNDS
 
 
 def tune(
@@ -192,9 +198,9 @@ class _Run:
         return next((t for t in self.turns if t.candidate.is_default), self.turns[0])
 
     def keep(self) -> None:
-        """Record every time that was taken, and save."""
+        """Record the times that were taken, and save. What was timed too little is tried again."""
         for turns in self.turns:
-            if turns.rounds and self.base.rounds:
+            if turns.enough and self.base.enough:
                 self.record(self.timed(turns))
         self.trials.save()
 
@@ -234,7 +240,7 @@ class _Run:
             problem=self.problem,
             tried=tuple(self.tried),
             skipped=tuple(self.skipped),
-            left=len(self.pending),
+            left=tuple(candidate.config for candidate in self.pending),
             known=len(self.known),
             winner=self.trials.winner(self.problem.place),
         )

@@ -5,6 +5,7 @@ It may die or hang in any of them; the parent (``autotune.child``) is prepared f
 
 from __future__ import annotations
 
+import signal
 import sys
 from multiprocessing.connection import Connection
 
@@ -54,4 +55,6 @@ def serve(channel: Connection) -> None:
 
 
 if __name__ == "__main__":
+    # Ctrl-C goes to the parent too, which ends this process when it has kept what it knows.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     serve(Connection(int(sys.argv[1])))

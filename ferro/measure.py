@@ -52,11 +52,27 @@ class Request:
         chosen = device.config_for(self.definition, self.target, **self.constants, **given)
         return replace(self, config=chosen)
 
+    def config_name(self) -> str:
+        """The config with every schedule constexpr, such as "BM=8 BN=64 split=2"."""
+        chosen = self.config or Config()
+        constants = {**declared(self.definition), **chosen.constants}
+        full = replace(chosen, constants=constants)
+        is_default = full == Config(declared(self.definition)) and constants
+        return f"{full} (default)" if is_default else str(full)
+
     def run(self, device: Device, given: Arguments) -> None:
         """One launch with these arguments (numpy arrays or buffers of the device)."""
         device.run(
             self.definition, config=self.config, target=self.target, **self.constants, **given
         )
+
+
+def declared(definition: KernelDefinition) -> dict[str, int]:
+    """The schedule that a kernel's text declares: the value of each of its constexprs."""
+    return {
+        name: int(p.choices[0] if p.default is None else p.default)
+        for name, p in definition.schedule.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -100,7 +116,7 @@ def compare(request: Request, device: Device, reference: Device) -> Comparison:
         kernel=kernel.name,
         device=str(device.info),
         sizes=arguments.dimensions(kernel, request.sizes),
-        config=str(request.config or Config()),
+        config=request.config_name(),
         target=target_name(request, device),
         differing={name: arguments.differing(here[name], there[name]) for name in outputs},
         seconds=_device_seconds(request, device, arguments.copy(made)),

@@ -15,7 +15,6 @@ from statistics import median
 
 from ferro import arguments, work
 from ferro.arguments import Arguments
-from ferro.codegen.program import Config
 from ferro.dsl.launch import bind
 from ferro.measure import INTERPRETER, Request, target_name, uploaded
 from ferro.neighbours import Watch, quiet
@@ -100,7 +99,7 @@ def bench(
         kernel=kernel.name,
         device=str(device.info),
         sizes=arguments.dimensions(kernel, request.sizes),
-        config=str(request.config or Config()),
+        config=request.config_name(),
         target=target_name(request, device),
         launches=len(times),
         copies=copies,

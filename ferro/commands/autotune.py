@@ -8,8 +8,9 @@ one ended.
 from __future__ import annotations
 
 import argparse
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ferro.runtime.trials import Trials
 
 LEAST_BUDGET = 10.0
+INTERRUPTED = 130
 
 
 def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -35,7 +37,11 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
     parser.add_argument(
         "--budget-s", type=float, default=60.0, metavar="S", help="seconds for all (default 60)"
     )
-    parser.add_argument("--report", metavar="FILE", help="write an HTML page of all that is known")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write an HTML page of this run (with --list: of all that is known)",
+    )
     parser.add_argument("--list", action="store_true", help="show what is known; try nothing")
     options.problem_options(parser)
     parser.add_argument("--target", metavar="NAME", help="simd or simt (default: the device's)")
@@ -49,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
         if device.info.kind == "interpreter":
             raise UsageError("the interpreter has no schedules to tune; name an OpenCL device")
         trials = Trials.of(device.info)
-        tunings = [] if args.list else list(tune_all(args, device, trials))
+        tunings: list[Tuning] = []
+        interrupted = not args.list and not collect(tune_all(args, device, trials), tunings)
         listed = listing(trials, device) if args.list else []
     if args.report:
         write_report(Path(args.report), trials, tunings)
@@ -59,7 +66,23 @@ def run(args: argparse.Namespace) -> int:
         emit(known(listed) if args.list else results(tunings))
     for tuning in tunings:
         complain(tuning)
+    if interrupted:
+        note("interrupted: what was timed is kept, another run goes on from there")
+        return INTERRUPTED
     return 1 if any(is_bad(tuning) for tuning in tunings) else 0
+
+
+def collect(tunings: Iterable[Tuning], into: list[Tuning]) -> bool:
+    """Take each one when it is done; False if Ctrl-C or a termination request ended it early."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for tuning in tunings:
+            into.append(tuning)
+    except KeyboardInterrupt:
+        return False
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return True
 
 
 def requests(args: argparse.Namespace, device: Device) -> Iterator[Request]:
@@ -96,7 +119,8 @@ def tune_all(args: argparse.Namespace, device: Device, trials: Trials) -> Iterat
         for number, problem in enumerate(problems):
             left = until - time.monotonic()
             if left <= 0 and number:
-                note(f"the budget is spent: {len(problems) - number} launches are left")
+                waiting = "; ".join(map(str, problems[number:]))
+                note(f"left by the budget: {len(problems) - number} launches ({waiting})")
                 return
             share = min(left, max(LEAST_BUDGET, left / (len(problems) - number)))
             yield tune(problem, device, trials, share, teller(progress, problem))
@@ -127,7 +151,7 @@ def row(tuning: Tuning) -> list[object]:
         f"{best.relative:.2f}" if best else None,
         len(tuning.tried),
         tuning.known,
-        tuning.left,
+        len(tuning.left),
     ]
 
 
@@ -189,15 +213,18 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
         "tried": [trial.to_json() for trial in tuning.tried],
         "skipped": [{"config": str(s.config), "reason": s.reason} for s in tuning.skipped],
         "known": tuning.known,
-        "left": tuning.left,
+        "left": [str(config) for config in tuning.left],
     }
 
 
 def complain(tuning: Tuning) -> None:
-    """Say what did not work, one line for each reason."""
+    """Say what did not work, one line for each reason, and what the budget left."""
     for reason, trials in tuning.failures.items():
         names = "; ".join(trial.name for trial in trials)
         note(f"{tuning.problem}: {len(trials)} {reason} ({names})")
+    if tuning.left:
+        names = "; ".join(map(str, tuning.left))
+        note(f"{tuning.problem}: {len(tuning.left)} left by the budget ({names})")
 
 
 def is_bad(tuning: Tuning) -> bool:
@@ -206,8 +233,8 @@ def is_bad(tuning: Tuning) -> bool:
 
 
 def write_report(path: Path, trials: Trials, tunings: list[Tuning]) -> None:
-    from autotune.report import page
+    from autotune.report import Untried, page
 
-    skipped = {tuning.problem.place: tuning.skipped for tuning in tunings}
-    path.write_text(page(trials, skipped))
+    run = {tuning.problem.place: Untried(tuning.skipped, tuning.left) for tuning in tunings}
+    path.write_text(page(trials, run))
     note(f"wrote {path}")

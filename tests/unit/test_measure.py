@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from ferro.catalogue import find
 from ferro.codegen.program import Config
-from ferro.measure import Request, compare
+from ferro.measure import Request, compare, declared
 from ferro.runtime.device import Device
 from ferro.runtime.devices import open_device
 
@@ -43,6 +44,13 @@ def test_equal_bits(interpreter: Device) -> None:
     assert result.config == "BLOCK=64"
     assert result.bytes == 4 * (2 * 70 + 70 + 2 * 70)
     assert result.gigabytes_per_second > 0
+
+
+def test_a_config_is_named_with_all_it_leaves_open() -> None:
+    product = Request(find("matmul_q8").definition, {"M": 1, "N": 64, "K": 64})
+    spelt_out = replace(product, config=Config(declared(product.definition)))
+    assert product.config_name() == spelt_out.config_name() == "BM=4 BN=64 (default)"
+    assert replace(product, config=Config({"BM": 1}, split=2)).config_name() == "BM=1 BN=64 split=2"
 
 
 def test_one_wrong_bit_is_found(interpreter: Device) -> None:

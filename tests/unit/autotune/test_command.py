@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,50 @@ def test_report_is_written(behave: Any, file: str, tmp_path: Path, capsys: Captu
     assert f"wrote {report}" in capsys.readouterr().err
 
 
+def test_configs_that_the_budget_left_are_named(behave: Any, file: str, capsys: Capture) -> None:
+    behave({})
+    words = ["autotune", file, "--dim", "N=5000", "--budget-s", "0"]
+    assert main(words) == 0
+    printed = capsys.readouterr()
+    assert "double N=5000: 1 left by the budget (BLOCK=16)" in printed.err
+    assert printed.out.splitlines()[1].split()[-1] == "1"
+
+
+def test_left_configs_are_json(behave: Any, file: str, capsys: Capture) -> None:
+    behave({})
+    assert main(["autotune", file, "--dim", "N=5000", "--budget-s", "0", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["left"] == ["BLOCK=16"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_termination_keep_what_was_timed(
+    number: signal.Signals,
+    behave: Any,
+    file: str,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from autotune import tuner
+
+    behave({16: 0.5})
+    taken = tuner._Run.give_up
+
+    def stop(run: Any, round_number: int) -> None:
+        taken(run, round_number)
+        if round_number == 4:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(tuner._Run, "give_up", stop)
+    assert main(["autotune", file, *SIZE]) == 130
+    assert "interrupted: what was timed is kept" in capsys.readouterr().err
+    monkeypatch.setattr(tuner._Run, "give_up", taken)
+    log = behave({})
+    assert main(["autotune", file, *SIZE]) == 0
+    assert log.read_text() == ""
+    assert capsys.readouterr().out.splitlines()[1].split()[2] == "BLOCK=16"
+
+
 def test_budget_is_shared_and_what_is_left_is_told(
     behave: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +164,7 @@ def test_budget_is_shared_and_what_is_left_is_told(
     monkeypatch.setattr("autotune.problem.interpret", lambda *args: None)
     assert main(["autotune", "norms.rmsnorm", "--budget-s", "0"]) == 0
     printed = capsys.readouterr()
-    assert "the budget is spent: 1 launches are left" in printed.err
+    assert "left by the budget: 1 launches (rmsnorm K=1024 M=192)" in printed.err
     assert len(printed.out.splitlines()) == 2
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 from autotune.candidates import Skipped
-from autotune.report import SLOWEST, WIDTH, bar, page
+from autotune.report import SLOWEST, WIDTH, Untried, bar, page
 from ferro.codegen.program import Config
 from ferro.runtime.trials import Trial, Trials
 
@@ -44,14 +45,31 @@ def test_page_shows_times_winner_failures_and_what_was_not_tried() -> None:
         trial(256, "wrong", 0.0, "3 elements differ"),
     )
     (place,) = kept.places()
-    skipped = {place: (Skipped(Config(), "tile too large: BLOCK=512"),) * 2}
-    text = page(kept, skipped)
+    skipped = (Skipped(Config(), "tile too large: BLOCK=512"),) * 2
+    text = page(kept, {place: Untried(skipped)})
     assert "Launches take <b>BLOCK=16</b>" in text
     assert "0.5 ms, 0.50" in text
     assert "lost: it died (2): BLOCK=32; BLOCK=128" in text
     assert "wrong: 3 elements differ (1): BLOCK=256" in text
     assert "2 tile too large" in text
     assert "a device &amp; its driver" in text and "norms.&lt;rmsnorm&gt;" in text
+
+
+def test_page_names_what_the_budget_left_and_times_of_an_earlier_program() -> None:
+    kept = trials(trial(64), trial(16, relative=0.5))
+    (place,) = kept.places()
+    left = (Config({"BLOCK": 16}), Config({"BLOCK": 512}))
+    text = page(kept, {place: Untried(left=left)})
+    assert "for another run (2): BLOCK=16; BLOCK=512" in text
+    assert text.count("(of an earlier program)") == 1
+    assert "0.5 ms, 0.50 (of an earlier program)" in text
+
+
+def test_page_of_a_run_has_no_kernel_of_another_run() -> None:
+    kept = trials(trial(64), replace(trial(64), kernel="other.kernel"))
+    mine = next(place for place in kept.places() if place.kernel != "other.kernel")
+    assert "other.kernel" not in page(kept, {mine: Untried()})
+    assert "other.kernel" in page(kept, {})
 
 
 def test_page_needs_nothing_else_and_its_charts_are_sound() -> None:

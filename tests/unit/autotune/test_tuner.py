@@ -57,7 +57,7 @@ def test_the_fastest_wins_and_its_gain_is_told(behave: Any, path: Path) -> None:
     assert found.winner.relative == pytest.approx(0.5, rel=0.03)
     assert found.winner.seconds == pytest.approx(0.5, rel=0.03)
     assert by_block(found)[64].relative == 1.0 and by_block(found)[64].is_default
-    assert found.left == 0 and found.known == 0 and not found.failures
+    assert found.left == () and found.known == 0 and not found.failures
 
 
 def test_what_is_three_times_slower_is_timed_once(behave: Any, path: Path) -> None:
@@ -127,7 +127,7 @@ def test_without_time_the_default_alone_is_timed(behave: Any, path: Path) -> Non
     found = run(path, budget=0.0)
     assert outcomes(found) == {64: "timed"}
     assert by_block(found)[64].launches == 4 * tuner.LEAST_ROUNDS
-    assert found.left == 4
+    assert [config.constants["BLOCK"] for config in found.left] == [16, 32, 128, 256]
 
 
 def test_another_run_tries_the_rest_and_times_the_best_again(behave: Any, path: Path) -> None:
@@ -195,6 +195,21 @@ def test_an_interrupted_run_keeps_its_times(behave: Any, path: Path) -> None:
     found = run(path)
     assert asked(log) == []
     assert found.winner is not None and found.winner.config.constants == {"BLOCK": 32}
+
+
+def test_what_an_interrupted_run_timed_too_little_is_tried_again(behave: Any, path: Path) -> None:
+    behave({32: 0.5, 64: 1.0, 16: 9.0})
+
+    def stop(text: str) -> None:
+        if text.startswith("BLOCK=128") and "round 2" in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(path, report=stop)
+    log = behave({32: 0.5})
+    found = run(path)
+    assert sorted(asked(log)) == BLOCKS
+    assert all(t.launches >= 4 * tuner.LEAST_ROUNDS for t in found.tried if t.relative < 3)
 
 
 def test_one_more_choice_costs_one_timing(behave: Any, path: Path) -> None:
