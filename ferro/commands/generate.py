@@ -78,11 +78,11 @@ def source(args: argparse.Namespace) -> str | Conversation | None:
         raise UsageError("--raw takes a prompt only: no --messages, no --system")
     if args.messages is not None:
         return with_system(read_messages(args.messages), args.system)
-    if args.prompt is None and sys.stdin.isatty():
+    if args.prompt is None and sys.stdin is not None and sys.stdin.isatty():
         if args.raw or args.json:
             raise UsageError(f"--{'raw' if args.raw else 'json'} needs a prompt: --prompt TEXT")
         return None
-    text = sys.stdin.read() if args.prompt is None else args.prompt
+    text = options.standard_input() if args.prompt is None else args.prompt
     if args.raw:
         return str(text)
     if not text.strip():
@@ -95,7 +95,9 @@ def read_messages(name: str) -> Conversation:
     from ferro.models.conversation import Conversation
 
     try:
-        found = json.loads(sys.stdin.read() if name == "-" else Path(name).read_text("utf-8"))
+        found = json.loads(
+            options.standard_input() if name == "-" else Path(name).read_text("utf-8")
+        )
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name}: this is no JSON: {error}") from None
     if isinstance(found, list):

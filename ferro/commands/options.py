@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ferro.commands import UsageError
@@ -35,6 +36,11 @@ def model(args: argparse.Namespace) -> Path:
         problem = "name one model only" if given else "name a model"
         raise UsageError(f"{problem}: {MODEL_HELP}")
     return located(given[0])
+
+
+def standard_input() -> str:
+    """What comes in on standard input; "" if that is closed."""
+    return sys.stdin.read() if sys.stdin is not None else ""
 
 
 def launch_options(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from ferro.commands import UsageError, options
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     tokenizer = Tokenizer(GgufFile(options.model(args)).metadata, args.pre)
     if args.ids is not None:
         return show_text(args, tokenizer)
-    text = sys.stdin.read() if args.text is None else args.text
+    text = options.standard_input() if args.text is None else args.text
     special = not args.no_special
     ids = tokenizer.encode(text, add_special=special, parse_special=special)
     pieces = [tokenizer.piece(i, special=True) for i in ids]

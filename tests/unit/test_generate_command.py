@@ -107,6 +107,15 @@ def test_standard_input_is_the_prompt(
     assert "user\nfrom a pipe<|im_end|>" in asked(model)
 
 
+def test_a_closed_standard_input_is_an_empty_prompt(
+    use: Use, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    use("Hi")
+    monkeypatch.setattr("sys.stdin", None)
+    assert run() == 2
+    assert "the prompt is empty" in capsys.readouterr().err
+
+
 def test_a_system_message_stands_in_front(use: Use) -> None:
     model = use("Hi")
     assert run("--prompt", "x", "--system", "Be brief.") == 0
