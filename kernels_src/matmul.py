@@ -11,15 +11,30 @@ from kernels_src.activations import activate
 
 
 @kernel
+def finished(acc, bias, residual, ACT, m, n, M, N):
+    """The epilogue of a product: ACT(acc + bias) + residual, of which any part may be left out."""
+    if bias is not None:
+        acc = acc + tl.load(bias[n], mask=n < N, other=0.0)[None, :]
+    acc = activate(acc, ACT)
+    if residual is not None:
+        inside = (m < M)[:, None] & (n < N)[None, :]
+        acc = acc + tl.load(residual[m[:, None], n[None, :]], mask=inside, other=0.0)
+    return acc
+
+
+@kernel
 def matmul(
     x: tl.ptr[tl.f32, M, K],
     w: tl.ptr[tl.f32, K, N],
     y: tl.out[tl.f32, M, N],
+    bias: tl.ptr[tl.f32, N] = None,
+    residual: tl.ptr[tl.f32, M, N] = None,
+    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "none",
     BM: tl.schedule[1, 2, 4, 6, 8] = 4,
     BN: tl.schedule[16, 32, 48, 64] = 64,
     BK: tl.schedule[4, 8, 16] = 4,
 ):
-    """y = x @ w, one fma per k."""
+    """y = ACT(x @ w + bias) + residual, one fma per k."""
     n = tl.block(1, N, BN)
     m = tl.block(0, M, BM)
     for c in tl.chunks(K, 512):
@@ -33,7 +48,43 @@ def matmul(
             b = tl.load(w[k[:, None], n[None, :]], mask=in_w, other=-0.0)
             part = tl.dot(a, b, part)
         acc = tl.combine(tl.add, part)
+    acc = finished(acc, bias, residual, ACT, m, n, M, N)
     tl.store(y[m[:, None], n[None, :]], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@kernel
+def gated(
+    gate: tl.ptr[tl.f32, K, N],
+    up: tl.ptr[tl.f32, K, N],
+    x: tl.ptr[tl.f32, M, K],
+    y: tl.out[tl.f32, M, N],
+    gate_bias: tl.ptr[tl.f32, N] = None,
+    up_bias: tl.ptr[tl.f32, N] = None,
+    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "silu",
+    BM: tl.schedule[1, 2, 4] = 4,
+    BN: tl.schedule[16, 32] = 32,
+    BK: tl.schedule[4, 8, 16] = 4,
+):
+    """y = ACT(x @ gate + gate_bias) * (x @ up + up_bias): the bits of two matmul and an
+    activate_multiply."""
+    n = tl.block(0, N, BN)
+    m = tl.block(1, M, BM)
+    for c in tl.chunks(K, 512):
+        part_g = tl.zeros([BM, BN], tl.f32)
+        part_u = tl.zeros([BM, BN], tl.f32)
+        for k0 in range(c.start, c.stop, BK):
+            k = k0 + tl.arange(0, BK)
+            in_x = (m < M)[:, None] & (k < c.stop)[None, :]
+            in_w = (k < c.stop)[:, None] & (n < N)[None, :]
+            a = tl.load(x[m[:, None], k[None, :]], mask=in_x, other=0.0)
+            g = tl.load(gate[k[:, None], n[None, :]], mask=in_w, other=-0.0)
+            u = tl.load(up[k[:, None], n[None, :]], mask=in_w, other=-0.0)
+            part_g = tl.dot(a, g, part_g)
+            part_u = tl.dot(a, u, part_u)
+        acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
+    acc_g = finished(acc_g, gate_bias, None, ACT, m, n, M, N)
+    acc_u = finished(acc_u, up_bias, None, "none", m, n, M, N)
+    tl.store(y[m[:, None], n[None, :]], acc_g * acc_u, mask=(m < M)[:, None] & (n < N)[None, :])
 
 
 @kernel
@@ -58,13 +109,8 @@ def matmul_q8(
             d = tl.dot_i8(xq, wq.T)
             part = tl.fma(d.to(tl.f32), xs[:, None] * ws[None, :], part)
         acc = tl.combine(tl.add, part)
-    inside = (m < M)[:, None] & (n < N)[None, :]
-    if bias is not None:
-        acc = acc + tl.load(bias[n], mask=n < N, other=0.0)[None, :]
-    acc = activate(acc, ACT)
-    if residual is not None:
-        acc = acc + tl.load(residual[m[:, None], n[None, :]], mask=inside, other=0.0)
-    tl.store(y[m[:, None], n[None, :]], acc, mask=inside)
+    acc = finished(acc, bias, residual, ACT, m, n, M, N)
+    tl.store(y[m[:, None], n[None, :]], acc, mask=(m < M)[:, None] & (n < N)[None, :])
 
 
 @kernel
@@ -73,11 +119,14 @@ def gated_q8(
     up: tl.q8[N, K],
     x: tl.a8[M, K],
     y: tl.out[tl.f32, M, N],
+    gate_bias: tl.ptr[tl.f32, N] = None,
+    up_bias: tl.ptr[tl.f32, N] = None,
     ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "silu",
     BM: tl.schedule[1, 2, 4, 8] = 4,
     BN: tl.schedule[16, 32] = 32,
 ):
-    """y = ACT(x @ gate.T) * (x @ up.T): the bits of two matmul_q8 and an activate_multiply."""
+    """y = ACT(x @ gate.T + gate_bias) * (x @ up.T + up_bias): the bits of two matmul_q8 and an
+    activate_multiply."""
     n = tl.block(1, N, BN)
     m = tl.block(0, M, BM)
     for c in tl.chunks(K, 512):
@@ -92,5 +141,6 @@ def gated_q8(
             part_g = tl.fma(g, xs[:, None] * gs[None, :], part_g)
             part_u = tl.fma(u, xs[:, None] * us[None, :], part_u)
         acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
-    inside = (m < M)[:, None] & (n < N)[None, :]
-    tl.store(y[m[:, None], n[None, :]], activate(acc_g, ACT) * acc_u, mask=inside)
+    acc_g = finished(acc_g, gate_bias, None, ACT, m, n, M, N)
+    acc_u = finished(acc_u, up_bias, None, "none", m, n, M, N)
+    tl.store(y[m[:, None], n[None, :]], acc_g * acc_u, mask=(m < M)[:, None] & (n < N)[None, :])

@@ -1,7 +1,7 @@
 from hypothesis import strategies as st
 
 from ferro.codegen.program import Config
-from kernels_src.matmul import gated_q8, matmul, matmul_q8
+from kernels_src.matmul import gated, gated_q8, matmul, matmul_q8
 from tests.conformance import Arguments, Case, Draw, conformance
 from tests.reference import Array, activate, dequantise, f64
 
@@ -29,12 +29,17 @@ def plain(draw: Draw, m: int, n: int, k: int) -> Arguments:
     return {"w": draw.q8(n, k), "x": draw.a8(m, k), "y": draw.f32(m, n)}
 
 
+def fused_floats(draw: Draw, m: int, n: int, k: int) -> Arguments:
+    extra = {"bias": draw.f32(n), "residual": draw.f32(m, n)}
+    return {**floats(draw, m, n, k), **extra}
+
+
 def fused(draw: Draw, m: int, n: int, k: int) -> Arguments:
     extra = {"bias": draw.f32(n), "residual": draw.f32(m, n)}
     return {**plain(draw, m, n, k), **extra}
 
 
-def gated(draw: Draw, m: int, n: int, k: int) -> Arguments:
+def gates(draw: Draw, m: int, n: int, k: int) -> Arguments:
     return {
         "gate": draw.q8(n, k),
         "up": draw.q8(n, k),
@@ -43,16 +48,62 @@ def gated(draw: Draw, m: int, n: int, k: int) -> Arguments:
     }
 
 
+def biased_gates(draw: Draw, m: int, n: int, k: int) -> Arguments:
+    return {**gates(draw, m, n, k), "gate_bias": draw.f32(n), "up_bias": draw.f32(n)}
+
+
+def float_gates(draw: Draw, m: int, n: int, k: int) -> Arguments:
+    weights = {"gate": draw.f32(k, n), "up": draw.f32(k, n)}
+    biases = {"gate_bias": draw.f32(n), "up_bias": draw.f32(n)}
+    return {"x": draw.f32(m, k), **weights, **biases, "y": draw.f32(m, n)}
+
+
+SMALL = [{"m": 7, "n": 70, "k": 704}, *(s for s in ALWAYS if s["m"] * s["n"] * s["k"] < 1e6)]
+
 TestMatmul = conformance(
     Case(
         matmul,
         {**SIZES, "k": st.integers(1, 700)},
         floats,
         lambda a: {"y": f64(a["x"]) @ f64(a["w"])},
-        [{"m": 7, "n": 70, "k": 704}, *(s for s in ALWAYS if s["m"] * s["n"] * s["k"] < 1e6)],
+        SMALL,
         FULL,
         rtol=1e-4,
         atol=1e-4,
+        short=lambda sizes: sizes["k"] < 2000,
+    ),
+    [Config(split=2)],
+)
+
+TestMatmulFused = conformance(
+    Case(
+        matmul,
+        {**SIZES, "k": st.integers(1, 700)},
+        fused_floats,
+        lambda a: {
+            "y": activate(f64(a["x"]) @ f64(a["w"]) + a["bias"], "silu") + a["residual"],
+        },
+        SMALL[:2],
+        constants={"ACT": "silu"},
+        rtol=1e-4,
+        atol=1e-4,
+    ),
+    schedules=None,
+)
+
+TestGated = conformance(
+    Case(
+        gated,
+        {**SIZES, "k": st.integers(1, 700)},
+        float_gates,
+        lambda a: {
+            "y": activate(f64(a["x"]) @ f64(a["gate"]) + a["gate_bias"], "silu")
+            * (f64(a["x"]) @ f64(a["up"]) + a["up_bias"])
+        },
+        SMALL[:2],
+        FULL,
+        rtol=1e-4,
+        atol=1e-3,
         short=lambda sizes: sizes["k"] < 2000,
     ),
     [Config(split=2)],
@@ -81,11 +132,28 @@ TestGatedQ8 = conformance(
     Case(
         gated_q8,
         SIZES,
-        gated,
+        gates,
         lambda a: {"y": activate(product(a, "gate"), "silu") * product(a, "up")},
         ALWAYS[:4],
         FULL,
         rtol=1e-4,
         atol=1e-2,
     )
+)
+
+TestGatedQ8Biased = conformance(
+    Case(
+        gated_q8,
+        SIZES,
+        biased_gates,
+        lambda a: {
+            "y": activate(product(a, "gate") + a["gate_bias"], "gelu_tanh")
+            * (product(a, "up") + a["up_bias"])
+        },
+        ALWAYS[:2],
+        constants={"ACT": "gelu_tanh"},
+        rtol=1e-4,
+        atol=1e-2,
+    ),
+    schedules=None,
 )
