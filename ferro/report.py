@@ -110,6 +110,7 @@ class Progress:
         self.stream = stream if stream is not None else sys.stderr
         self.delay = delay
         self.shown = self.stream.isatty()
+        self.drawn = False
         self.started = time.monotonic()
 
     def step(self, text: str = "", count: int = 1) -> None:
@@ -122,11 +123,12 @@ class Progress:
             line = f"{self.label} [{bar}] {self.done}/{self.total} {seconds:.0f}s {text}"
             self.stream.write(f"\r{line[:119]}\x1b[K")
             self.stream.flush()
+            self.drawn = True
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.shown:
+        if self.drawn:
             self.stream.write("\r\x1b[K")
             self.stream.flush()

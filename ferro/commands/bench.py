@@ -58,11 +58,9 @@ def run(args: argparse.Namespace) -> int:
         loading = time.perf_counter() - started
         fit(model, prefills, decodes)
         pace = Pace(model)
-        found = []
-        with Progress(len(prefills) + len(decodes), "bench") as progress:
-            for measurement in pace.run(prefills, decodes, args.repetitions):
-                found.append(measurement)
-                progress.step(measurement.kind)
+        samples = (len(prefills) + len(decodes)) * (args.repetitions + 1)
+        with Progress(samples, "bench") as progress:
+            found = pace.run(prefills, decodes, args.repetitions, progress.step)
         check = pace.check()
         if args.json:
             emit(to_json(as_json(args, model, found, check, loading)))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ferro.models.completion import Completion, Options
 from ferro.models.passes import Piece
 from ferro.models.sampler import Floats
+from ferro.report import Progress
 
 if TYPE_CHECKING:
     from ferro.models.language_model import LanguageModel
@@ -78,15 +79,18 @@ class Stream:
         return same if self._rewinds or same == len(self._held) else 0
 
     def fill(self, prompt: Sequence[int]) -> Floats:
-        """Make the slot hold ``prompt``; the logits after it, float32 [vocabulary]."""
+        """Make the slot hold ``prompt``; the logits after it, float32 [vocabulary]. Shows a bar on a
+        terminal if it takes longer than a second."""
         start = self.reusable(prompt)
-        while True:
-            end = min(start + self._size, len(prompt))
-            last = end == len(prompt)
-            logits = self.extend(prompt[start:end], start, wanted=int(last))
-            if last:
-                return logits[-1]
-            start = end
+        with Progress(len(prompt) - start, "prompt", delay=1.0) as progress:
+            while True:
+                end = min(start + self._size, len(prompt))
+                last = end == len(prompt)
+                logits = self.extend(prompt[start:end], start, wanted=int(last))
+                if last:
+                    return logits[-1]
+                progress.step(count=end - start)
+                start = end
 
     def rows(self, prompt: Sequence[int]) -> Iterator[Floats]:
         """The logits after every token of ``prompt``, a slice at a time: float32 [rows,

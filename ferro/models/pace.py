@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -74,20 +74,24 @@ class Pace:
         self._texts: list[list[int]] = []
 
     def run(
-        self, prefills: Sequence[int], decodes: Sequence[tuple[int, int]], repetitions: int
-    ) -> Iterator[Measurement]:
+        self,
+        prefills: Sequence[int],
+        decodes: Sequence[tuple[int, int]],
+        repetitions: int,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> list[Measurement]:
         """Measure prefill of each size, and decode of each (tokens, depth). After each round over
-        all of them the greedy text is taken; a measurement comes when it is complete."""
+        all of them the greedy text is taken. ``tell`` hears of every sample."""
         found = [Measurement("prefill", size) for size in prefills]
         found += [Measurement("decode", tokens, depth) for tokens, depth in decodes]
         for number in range(repetitions + 1):
             for measurement in found:
                 sample = self._sample(measurement)
+                tell(measurement.kind)
                 if number:
                     measurement.samples.append(sample)
-                if number == repetitions:
-                    yield measurement
             self._texts.append(self._greedy())
+        return found
 
     def check(self) -> Check:
         """What became of the text."""

@@ -16,7 +16,9 @@ def test_median_and_spread() -> None:
 
 def test_every_kind_is_sampled_as_often_as_asked() -> None:
     pace = Pace(FakeModel())
-    found = list(pace.run([8, 20], [(4, 0), (4, 30)], 3))
+    told: list[str] = []
+    found = pace.run([8, 20], [(4, 0), (4, 30)], 3, told.append)
+    assert told == ["prefill", "prefill", "decode", "decode"] * 4
     assert [(m.kind, m.tokens, m.depth) for m in found] == [
         ("prefill", 8, 0),
         ("prefill", 20, 0),
@@ -31,7 +33,7 @@ def test_every_kind_is_sampled_as_often_as_asked() -> None:
 
 def test_prefill_begins_with_nothing_and_decode_after_its_depth() -> None:
     model = FakeModel()
-    list(Pace(model).run([8], [(4, 30)], 1))
+    Pace(model).run([8], [(4, 30)], 1)
     shapes = [(piece.start, len(piece.tokens)) for piece in model.passes]
     assert shapes[:6] == [(0, 8), (0, 30), (30, 1), (31, 1), (32, 1), (33, 1)]
 
@@ -39,7 +41,7 @@ def test_prefill_begins_with_nothing_and_decode_after_its_depth() -> None:
 def test_the_text_is_the_greedy_one_in_every_repetition() -> None:
     model = FakeModel()
     pace = Pace(model)
-    list(pace.run([8], [], 2))
+    pace.run([8], [], 2)
     check = pace.check()
     assert check.same and check.prompt == TEXT and len(check.ids) == TEXT_TOKENS
     assert check.text == model.tokenizer.decode(check.ids)
@@ -49,5 +51,5 @@ def test_the_text_is_the_greedy_one_in_every_repetition() -> None:
 
 def test_a_text_that_differs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     pace = Pace(FakeModel(script=range(500)))
-    list(pace.run([8], [], 1))
+    pace.run([8], [], 1)
     assert not pace.check().same
