@@ -79,18 +79,14 @@ class Stream:
         return same if self._rewinds or same == len(self._held) else 0
 
     def fill(self, prompt: Sequence[int]) -> Floats:
-        """Make the slot hold ``prompt``; the logits after it, float32 [vocabulary]. Shows a bar on a
-        terminal if it takes longer than a second."""
-        start = self.reusable(prompt)
-        with Progress(len(prompt) - start, "prompt", delay=1.0) as progress:
-            while True:
-                end = min(start + self._size, len(prompt))
-                last = end == len(prompt)
-                logits = self.extend(prompt[start:end], start, wanted=int(last))
-                if last:
-                    return logits[-1]
-                progress.step(count=end - start)
-                start = end
+        """Make the slot hold ``prompt``, which is not empty; the logits after it, float32
+        [vocabulary]. Shows a bar on a terminal if it takes longer than a second."""
+        starts = range(self.reusable(prompt), len(prompt), self._size)
+        with Progress(len(starts), "prompt", delay=1.0) as progress:
+            for start in starts[:-1]:
+                self.extend(prompt[start : start + self._size], start, wanted=0)
+                progress.step()
+            return self.extend(prompt[starts[-1] :], starts[-1])[-1]
 
     def rows(self, prompt: Sequence[int]) -> Iterator[Floats]:
         """The logits after every token of ``prompt``, a slice at a time: float32 [rows,
