@@ -35,11 +35,12 @@ VARIANTS = {
 }
 # The part of the inner loop's EU cycles that the int8 dots of many rows must take.
 LEAST_SHARE = {"plain": 0.35, "block-read": 0.45}
-# What a shipped config that names no such size is tried with.
-LARGEST = {"attention": {"D": 256}, "attention_f16": {"D": 256}}
+# What a shipped config that names no such size is tried with: heads and what of them turns, taps.
+EXTENTS = {"D": 256, "C": 128, "L": 3}
 MEANINGS = {
     "matmul_q8": [{}, {"ACT": "gelu"}, {"ACT": "gelu_tanh"}],
     "gated_q8": [{"ACT": "silu"}, {"ACT": "gelu_tanh"}],
+    "gated_q4": [{"ACT": "silu"}],
 }
 
 
@@ -58,7 +59,7 @@ class Case:
     def programs(self, variant: str) -> Iterator[tuple[ir.Kernel, Program]]:
         """The generated programs, one for each meaning that is tried: several at any size."""
         name, parameters = self.entry.name, self.entry.definition.parameters
-        sizes = {**LARGEST.get(name, {}), **self.sizes}
+        sizes = {**EXTENTS, **self.sizes}
         present = frozenset(p.name for p in parameters.values() if p.optional)
         for meaning in MEANINGS.get(name, [{}])[: 1 if self.sizes else None]:
             constants = {**{n: v for n, v in sizes.items() if n in parameters}, **meaning}
