@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from ferro.models.completion import BadRequest, Finish, Options
 from ferro.models.generation import Generation, Stream
+from ferro.models.language_model import LanguageModel
 from ferro.models.sampler import Sampling
 from tests.models.fakes import FakeModel
 
@@ -145,3 +148,14 @@ def test_the_reader_s_time_is_not_the_model_s() -> None:
         for _ in made:
             next(clock)
     assert made.timings.decode_seconds == 7
+
+
+def test_the_example_of_the_docs_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "generate.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    monkeypatch.setenv("FERRO_DEVICE", "interpreter")
+    monkeypatch.setattr(LanguageModel, "open", lambda path, device: FakeModel())
+    exec(example, {})
+    assert "Finish." in capsys.readouterr().out
