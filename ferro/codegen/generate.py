@@ -18,6 +18,7 @@ from ferro.codegen.program import DOT_LOWERINGS, Argument, Config, Entry, Progra
 from ferro.codegen.split import split_walk
 from ferro.codegen.templates import render
 from ferro.codegen.uniform import uniform_loads
+from ferro.dsl.diagnostics import did_you_mean
 from ferro.dsl.ir import Buffer, Extent, Kernel, Op, Pointer, Quantised, Value, walk
 
 CODEGEN_VERSION = 1
@@ -31,6 +32,7 @@ def generate(kernel: Kernel, target: Target, config: Config) -> Program:
     the dot lowering are not possible on the target.
     """
     target = resolve(target, config)
+    _check_labels(kernel, config)
     dialect = Dialect(target, target.lanes)
     functions = Functions(dialect, kernel.functions)
     parts, scratch = [kernel], tuple[Pointer, ...]()
@@ -80,6 +82,17 @@ def resolve(target: Target, config: Config) -> Target:
     if not config.prefetch:
         features -= {"prefetch"}
     return replace(target, lanes=lanes, dot=dot, features=features)
+
+
+def _check_labels(kernel: Kernel, config: Config) -> None:
+    labels = {op.attrs["axis"] for op in walk(kernel.body) if op.name == "arange"}
+    for label in config.lane_axis:
+        if label not in labels:
+            there = ", ".join(sorted(labels)) or "none"
+            raise ConfigError(
+                f"lane_axis={label}: "
+                + did_you_mean(label, labels, f"the index tiles of `{kernel.name}` are {there}")
+            )
 
 
 class _Prologue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ferro.dsl.builder_core import Operand, plain
 from ferro.dsl.builder_reduce import Reductions
@@ -108,9 +108,19 @@ class Control(Reductions):
             "walk", [count, *starts], types, blocks, size=length, when=when is not None, **mark
         )
 
-    def breakpoint(self, values: Values, names: Sequence[str]) -> None:
-        """A place where the interpreter stops on request and shows ``values``."""
-        self.emit("breakpoint", list(values), [], names=tuple(names))
+    def breakpoint(
+        self,
+        values: Values,
+        names: Sequence[str],
+        constants: Mapping[str, int | float | bool | str] | None = None,
+        buffers: Mapping[str, str] | None = None,
+        within: str = "",
+    ) -> None:
+        """A place in the function ``within`` where the interpreter stops on request and shows
+        ``values``, constexprs, and the buffers that variables stand for."""
+        attrs = {"constants": constants or {}, "buffers": buffers or {}}
+        shown = {key: tuple(named.items()) for key, named in attrs.items()}
+        self.emit("breakpoint", list(values), [], names=tuple(names), within=within, **shown)
 
     def _rule(
         self, values: Values, rule: Callable[[Values, Values], Values], names: Sequence[str]

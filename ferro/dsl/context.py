@@ -129,7 +129,8 @@ class Context:
             "FER102",
             f"the global `{name}` cannot be used in a kernel",
             f"it is {kind(thing)}",
-            help=f"only kernels are read from outside: declare `{name}: tl.const` as a parameter",
+            help=HINTS.get(name)
+            or f"only kernels are read from outside: declare `{name}: tl.const` as a parameter",
         )
 
     # objects to operands

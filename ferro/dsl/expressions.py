@@ -26,7 +26,7 @@ OPERATORS = {
 }  # fmt: skip
 
 _ELSEWHERE = {
-    "**": "multiply, or use `tl.exp(b * tl.log(a))`",
+    "**": "write `x * x` for `x ** 2`, `tl.sqrt(x)` for `x ** 0.5`, else `tl.exp(y * tl.log(x))`",
     "@": "use `tl.dot` or `tl.dot_i8`",
     "in": "compare with `==`",
     "not in": "compare with `!=`",
@@ -84,7 +84,9 @@ class Expressions(Context, ABC):
                 self.fail(
                     "FER119", f"the method `{node.name}` is not called", help="write `x.to(tl.f32)`"
                 )
-            help = did_you_mean(node.name, known, f"a tile has {', '.join(known)}")
+            help = HINTS.get(node.name) or did_you_mean(
+                node.name, known, f"a tile has {', '.join(known)}"
+            )
             if node.name in BUILTINS:
                 help = f"it is a function: `{BUILTINS[node.name].signature}`"
             self.fail("FER119", f"{kind(base)} has no attribute `{node.name}`", help=help)

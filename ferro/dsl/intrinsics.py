@@ -8,9 +8,9 @@ from collections.abc import Callable
 from ferro.dsl.context import Context
 from ferro.dsl.diagnostics import did_you_mean
 from ferro.dsl.grid import extent_of
-from ferro.dsl.ir import Value
+from ferro.dsl.ir import Pointer, Quantised, Value
 from ferro.dsl.language import LIBRARY, Builtin
-from ferro.dsl.objects import Element, Object, kind
+from ferro.dsl.objects import Chunk, Element, Object, kind
 from ferro.dsl.static import Static, fold
 from ferro.dsl.types import f32
 
@@ -283,8 +283,21 @@ class Intrinsics:
             )
 
     def breakpoint(self) -> None:
-        values = {n: v for n, v in self._context.variables.items() if isinstance(v, Value)}
-        self._builder.breakpoint(list(values.values()), list(values))
+        values: dict[str, Value] = {}
+        constants: dict[str, int | float | bool | str] = {}
+        buffers: dict[str, str] = {}
+        for name, thing in self._context.variables.items():
+            match thing:
+                case Value():
+                    values[name] = thing
+                case Chunk():
+                    values[f"{name}.start"], values[f"{name}.stop"] = thing.start, thing.stop
+                case Static():
+                    constants[name] = thing.value
+                case Pointer() | Quantised():
+                    buffers[name] = thing.name
+        within = self._context.frame.definition.name
+        self._builder.breakpoint(list(values.values()), list(values), constants, buffers, within)
 
     def range(self, *bounds: Object, **_: Object) -> None:
         self._misplaced("range", "for i in range(start, stop, step):")

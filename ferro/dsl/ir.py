@@ -210,7 +210,8 @@ OPS: dict[str, tuple[str, str, str]] = {
     "finish": ("state", "", "the tree over the 32 partials: last axis removed"),
     "dot_i8": ("a i8[M, K], b i8[K, N]", "", "i32[M, N]"),
     "dot": ("a f32[M, K], b f32[K, N], acc f32[M, N]", "", "one fma per k, ascending"),
-    "breakpoint": ("values...", "names", "no result; the interpreter stops here on request"),
+    "breakpoint": ("values...", "names, constants, buffers, within",
+                   "no result; the interpreter stops here on request"),
     # control
     "for": ("start, stop, step, init...", "", "block(iv, carries...) -> carries; i32, step > 0"),
     "if": ("cond", "", "blocks then, else -> same types"),

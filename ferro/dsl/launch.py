@@ -152,7 +152,7 @@ class _Binder:
 
     def _strangers(self, arguments: Mapping[str, object]) -> list[Diagnostic]:
         # None stands for an optional buffer that this specialisation leaves out.
-        known = [*self.buffers, *(s.name for s in self.explicit)]
+        known = [*self.buffers, *(s.name for s in self.explicit), *self.kernel.constants]
         return [
             Diagnostic(
                 "FER601",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ferro.dsl import ast
-from ferro.dsl.diagnostics import Collector, CompileError, did_you_mean, fail
+from ferro.dsl.diagnostics import Collector, CompileError, Diagnostic, did_you_mean, fail
 from ferro.dsl.foreign import HINTS
 from ferro.dsl.language import Annotation
 from ferro.dsl.static import Constant
@@ -21,6 +21,9 @@ Lookup = Callable[[str], Any]
 POINTERS = {"ptr": "in", "out": "out", "inout": "inout"}
 QUANTISED = {"q8": ("q8", "in"), "q4": ("q4", "in"), "a8": ("a8", "in"), "a8_out": ("a8", "out")}
 BUFFERS = (*POINTERS, *QUANTISED)
+
+# What ``run`` of a device takes by name besides a kernel's arguments.
+OPTIONS = ("config", "target", "order", "seed", "breakpoints")
 
 _KINDS = (
     "declare it as tl.ptr, tl.out, tl.inout, tl.q8, tl.q4, tl.a8, tl.a8_out, a scalar dtype, "
@@ -62,8 +65,19 @@ def read_parameters(tree: ast.Function, lookup: Lookup) -> dict[str, Parameter]:
             found[node.name] = _read(node, lookup)
         except CompileError as error:
             errors.add(error.diagnostics)
+    if all(p.kind != "free" for p in found.values()):
+        errors.add(_taken(p) for p in found.values() if p.name in OPTIONS)
     errors.finish()
     return found
+
+
+def _taken(parameter: Parameter) -> Diagnostic:
+    return Diagnostic(
+        "FER111",
+        parameter.span,
+        f"`{parameter.name}` is an option of `device.run`, which an argument cannot be told from",
+        f"rename the parameter; the options are {', '.join(OPTIONS)}",
+    )
 
 
 def resolve(node: ast.Expr, lookup: Lookup) -> Any:

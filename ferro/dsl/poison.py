@@ -64,7 +64,7 @@ class _Analysis:
         mask = Access(load, (), ()).mask
         text = expression(mask, self.domains.defined.op) if mask is not None else None
         zero = "0.0" if load.result.dtype.is_float else "0"
-        same = f", or let `{text}` mask {what} too" if text and user.name == "store" else ""
+        same = f", or switch off what they reach by `{text}` too" if text else ""
         return Diagnostic(
             "FER312",
             load.span,

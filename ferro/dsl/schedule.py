@@ -9,6 +9,7 @@ what the front end marks. Index arithmetic is taken not to wrap: ``bounds.py`` p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from ferro.dsl import extents, ir
@@ -38,6 +39,10 @@ from ferro.dsl.tiles import (
 from ferro.dsl.types import NOWHERE, Span
 
 _COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
+_WALK_LENGTH = (
+    "walk to a bound that is the same for every tile (a dimension, or `longest: tl.i32`) and let"
+    " `when=c.start < length` of `tl.combine` skip the chunks that a row does not have"
+)
 NOTHING: Mapping[ir.Value, State] = MappingProxyType({})
 
 
@@ -346,7 +351,10 @@ class _Analysis:
                     "give `tl.chunks` a number or a tl.const: it decides the order of the sum",
                 )
             )
-        self._demand(self.states[op.args[0]], op.span)
+        length = self.states[op.args[0]]
+        if length.problem is not None and length.problem.code == "FER511":
+            length = replace(length, problem=replace(length.problem, help=_WALK_LENGTH))
+        self._demand(length, op.span)
         body, rule = op.blocks
         self._give(body.params, [State(), State()])
         self._block(body)

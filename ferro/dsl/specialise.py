@@ -83,7 +83,7 @@ class Specialiser(Walks):
         self.errors.finish()
         variables = self._variables(statics, buffers, scalars)
         self.run_function(Frame(definition, variables, launched=True))
-        self.errors.finish()
+        # What is wrong so far was left out; the rest is proved too: all errors come at once.
         remove_unused(self.builder.block)
         count = max(self.grid, default=0) + 1
         kernel = Kernel(

@@ -35,6 +35,7 @@ class Evaluator:
         self.breakpoints = breakpoints
         self.active: Array | None = None
         self._scalars = scalars
+        self._buffers = memory.buffers
         self._values: dict[int, Array] = {}
         self._memory: dict[str, Callable[[Space, Op, Arrays, Array | None], Arrays]] = {
             "load": memory.load,
@@ -98,7 +99,7 @@ class Evaluator:
 
     def _breakpoint(self, op: Op, args: Arrays) -> Arrays:
         if self.breakpoints:
-            stop(self.kernel, op, dict(zip(op.attrs["names"], args, strict=True)), self.space)
+            stop(op, args, self._buffers, self.space, self._everyone())
         return ()
 
     # ------------------------------------------------------------------------------- control

@@ -31,11 +31,11 @@ class Memory:
         for name, buffer in buffers.items():
             if isinstance(buffer, np.ndarray) and not buffer.flags.c_contiguous:
                 raise ValueError(f"the array for `{name}` is not contiguous")
-        self._buffers: dict[str, Any] = dict(buffers)
+        self.buffers: dict[str, Any] = dict(buffers)
 
     def load(self, space: Space, op: Op, args: Arrays, active: Array | None) -> Arrays:
         """Elements of an array, or dequantised elements of a weight matrix."""
-        buffer, rank = self._buffers[op.attrs["buffer"]], op.attrs["rank"]
+        buffer, rank = self.buffers[op.attrs["buffer"]], op.attrs["rank"]
         mask = args[rank] if op.attrs["masked"] else None
         lanes = _lanes(space, mask, active, op.result.type.rank)
         index = self._checked(op, args[:rank], buffer.shape, lanes)
@@ -52,7 +52,7 @@ class Memory:
 
     def store(self, space: Space, op: Op, args: Arrays, active: Array | None) -> Arrays:
         """Elements of an array."""
-        buffer, rank = self._buffers[op.attrs["buffer"]], op.attrs["rank"]
+        buffer, rank = self.buffers[op.attrs["buffer"]], op.attrs["rank"]
         mask = args[rank + 1] if op.attrs["masked"] else None
         lanes = _lanes(space, mask, active, op.args[rank].type.rank)
         index = self._checked(op, args[:rank], buffer.shape, lanes)
@@ -62,7 +62,7 @@ class Memory:
 
     def load_block(self, space: Space, op: Op, args: Arrays, active: Array | None) -> Arrays:
         """One block of 32 and its scale for each row of a quantised matrix; 0 where masked."""
-        matrix = self._buffers[op.attrs["buffer"]]
+        matrix = self.buffers[op.attrs["buffer"]]
         rows, block = args[0], args[1][..., None]
         mask = args[2] if op.attrs["masked"] else None
         index = self._checked(op, (rows, block), matrix.scale.shape, _lanes(space, mask, active, 1))
@@ -81,7 +81,7 @@ class Memory:
 
     def store_block(self, space: Space, op: Op, args: Arrays, active: Array | None) -> Arrays:
         """One block of 32, its scale and its sum for each row of an a8 matrix."""
-        matrix = self._buffers[op.attrs["buffer"]]
+        matrix = self.buffers[op.attrs["buffer"]]
         rows, block, q, scale = args[0], args[1][..., None], args[2], args[3]
         lanes = _lanes(space, args[4] if op.attrs["masked"] else None, active, 1)
         index = self._checked(op, (rows, block), matrix.scale.shape, lanes)

@@ -40,6 +40,11 @@ BODIES: dict[str, str] = {
     "assert_statement": "assert n > 0",
     "wrong_indentation": "z = 1\n    t = 2",
     "odd_dedent": "if n > 0:\n        z = 1\n   t = 1",
+    "chunks_of_a_tile": "n = tl.block(1, K, BLOCK)\nfor c in tl.chunks(tl.max(n), 64):\n"
+    "    z = tl.combine(tl.add, tl.sum(v))\ntl.store(y[row, k], z, mask=k < K)",
+    "errors_of_several_stages": "z = v + k\nn = tl.block(1, K, BLOCK)\n"
+    "tl.store(y[row, n], tl.zeros([BLOCK]))\n"
+    "tl.store(y[row, k], tl.sum(tl.load(x[row, k], mask=k < K)))",
     # names
     "unknown_name": "z = v + vv",
     "unknown_function": "z = tl.sigmod(v)",
@@ -183,6 +188,10 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
     "buffer_default": ("def f(x: tl.ptr[f32, N] = 0):\n    pass\n", {}),
     "schedule_without_values": ("def f(B: tl.schedule = 4):\n    pass\n", {}),
     "default_is_no_choice": ("def f(B: tl.schedule[1, 2] = 4):\n    pass\n", {}),
+    "option_as_parameter": (
+        "def f(y: tl.out[f32, N], seed: tl.i32, order: tl.const):\n    pass\n",
+        {},
+    ),
     "parameter_twice": ("def f(B: tl.const, B: tl.const):\n    pass\n", {}),
     "constexpr_missing": ("def f(N: tl.const):\n    pass\n", {}),
     "constexpr_no_choice": ('def f(A: tl.const["x", "y"] = "x"):\n    pass\n', {"A": "z"}),

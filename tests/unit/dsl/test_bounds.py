@@ -280,11 +280,11 @@ def f(x: tl.ptr[f32, N], y: tl.out[f32, N], stride: tl.i32):
 
 def test_arithmetic_that_reaches_no_index_may_wrap() -> None:
     text = """
-def f(y: tl.out[i32, N], seed: tl.i32):
+def f(y: tl.out[i32, N], salt: tl.i32):
     n = tl.block(0, N, 64)
-    tl.store(y[n], n * 1103515245 + seed * 12345, mask=n < N)
+    tl.store(y[n], n * 1103515245 + salt * 12345, mask=n < N)
 """.lstrip()
-    check(text, {"y": integers(100), "seed": 2**31 - 1})
+    check(text, {"y": integers(100), "salt": 2**31 - 1})
 
 
 def test_a_counter_that_may_wrap() -> None:

@@ -14,6 +14,7 @@ import pytest
 from ferro.dsl import exact, ir
 from ferro.dsl.builder import Builder
 from ferro.dsl.interpreter import ExecutionError, OutOfRangeError, interpret, programs
+from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.quantised import A8, Q8
 from ferro.dsl.types import DType, Span, f16, f32, i8, i32, u32
 
@@ -571,29 +572,53 @@ def test_library_calls_are_applied_element_by_element():
 # --------------------------------------------------------------------------------- breakpoints
 
 
+STOPPING = """def mean(x: tl.ptr[f32, M, N], y: tl.out[f32, M], s: tl.f32, B: tl.schedule[64] = 64):
+    row = tl.program_id(0, M)
+    for c in tl.chunks(N, 64):
+        k = c.start + tl.arange(0, 64)
+        v = tl.load(x[row, k], mask=k < c.stop, other=0.0)
+        flat = tl.zeros([64])
+        if row > 0:
+            breakpoint()
+        total = tl.combine(tl.add, tl.sum(v + flat))
+    tl.store(y[row], total * s)
+"""
+
+
 def stopping() -> ir.Kernel:
-    def body(b: Builder, x: Any) -> None:
-        value = b.load(x, [b.arange(0, 3)])
-        b.breakpoint([value, b.program_id(0)], ["value", "row"])
-
-    return kernel([pointer("x")], body)
+    return KernelDefinition.from_source(STOPPING, __file__).specialise()
 
 
-def debug(monkeypatch: pytest.MonkeyPatch, capsys: Any, commands: str, grid: int = 1) -> str:
+def debug(monkeypatch: pytest.MonkeyPatch, capsys: Any, commands: str, rows: int = 2) -> str:
+    """What pdb prints at the breakpoint of programs 1, 2, ..., fed with ``commands``."""
     monkeypatch.setattr("sys.stdin", io.StringIO(commands))
-    interpret(stopping(), {"x": F([1, 2, 3])}, {}, (grid,), breakpoints=True)
+    x, y = np.arange(rows * 40, dtype=F).reshape(rows, 40), np.zeros(rows, F)
+    sizes = {"s": 2.0, "M": rows, "N": 40}
+    interpret(stopping(), {"x": x, "y": y}, sizes, (rows,), breakpoints=True)
     return str(capsys.readouterr().out)
 
 
 def test_a_breakpoint_stops_in_the_kernels_source(monkeypatch, capsys):
-    text = debug(monkeypatch, capsys, "p value * 2\np int(row)\nc\n")
-    assert f"{__file__}(3)" in text
-    assert "[2., 4., 6.]" in text and "\n(Pdb) 0" in text
+    text = debug(monkeypatch, capsys, "p v[:3] * 2\np int(row)\nc\n")
+    assert f"{__file__}(8)mean()" in text and "<module>" not in text
+    assert "[80., 82., 84.]" in text and "\n(Pdb) 1" in text
 
 
-def test_a_breakpoint_shows_all_programs_together(monkeypatch, capsys):
-    text = debug(monkeypatch, capsys, "p row.shape, value.shape, programs\nc\n", grid=2)
-    assert "((2,), (1, 3), (2,))" in text
+def test_a_breakpoint_shows_what_the_author_named(monkeypatch, capsys):
+    text = debug(monkeypatch, capsys, "names\np c.start, c.stop, B, s, x.shape, flat.shape\nc\n")
+    listed = ("row: i32", "c.start: i32", "v: f32[64]", "flat: f32[64]", "B: constexpr 64")
+    assert all(f"{line}\n" in text for line in (*listed, "x: buffer `x` [2, 40]"))
+    assert "(np.int32(0), np.int32(40), 64, np.float32(2.0), (2, 40), (64,))" in text
+
+
+def test_a_breakpoint_shows_the_programs_that_are_there(monkeypatch, capsys):
+    commands = "p row, v[0]\nprogram 2\np row, v[0]\nprogram 0\nprogram 3\nprogram x\nprogram\nc\n"
+    text = debug(monkeypatch, capsys, commands, rows=3)
+    assert text.startswith("program 1; 2 are here, up to 2 (`program 2` shows it); `names` lists")
+    assert "(np.int32(1), np.float32(40.0))" in text and "(np.int32(2), np.float32(80.0))" in text
+    for wrong in (0, 3):
+        assert f"*** program {wrong} is not here: 2 are here" in text
+    assert "*** invalid literal" in text and "\n(Pdb) program 2; 2 are here" in text
 
 
 def test_quitting_a_breakpoint_ends_the_run(monkeypatch, capsys):
@@ -602,4 +627,6 @@ def test_quitting_a_breakpoint_ends_the_run(monkeypatch, capsys):
 
 
 def test_breakpoints_are_passed_by_unless_asked_for():
-    interpret(stopping(), {"x": F([1, 2, 3])}, {}, (1,))
+    x, y = np.ones((1, 40), F), np.zeros(1, F)
+    interpret(stopping(), {"x": x, "y": y}, {"s": 2.0, "M": 1, "N": 40}, (1,))
+    assert y[0] == 80

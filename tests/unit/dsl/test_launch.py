@@ -241,3 +241,11 @@ def test_a_size_that_divides_by_zero(divisor: str, size: int, n: int) -> None:
         bind(kernel, {"x": x, "y": y, "s": s, "n": n})
     assert {d.code for d in caught.value.diagnostics} == {"FER615"}
     assert "divides by zero" in str(caught.value)
+
+
+def test_a_misspelt_constexpr_is_told_from_an_argument() -> None:
+    kernel = KernelDefinition.from_source(TEXT, "kernel.py").specialise()
+    with pytest.raises(LaunchError) as caught:
+        bind(kernel, {"BLOK": 64})
+    (found,) = (d for d in caught.value.diagnostics if d.code == "FER601")
+    assert found.help == "did you mean `BLOCK`?"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from ferro.dsl import CompileError, f32, i32, kernel, tl
 from ferro.dsl.ir import Kernel, Op, Pointer, Quantised, Value, walk
 from ferro.dsl.kernel import KernelDefinition
+from ferro.dsl.parameters import OPTIONS
 from ferro.dsl.specialise import specialise_function
 from ferro.dsl.types import TileType
+from ferro.runtime.device import Device
+from ferro.runtime.host import InterpreterDevice
 
 
 def compiled(text: str, names: dict[str, object] | None = None, **options: object) -> Kernel:
@@ -547,3 +552,18 @@ def test_a_kernel_whose_bits_depend_on_a_tile_size_is_refused() -> None:
             "    t = t + tl.sum(tl.load(x[row, j], mask=j < K, other=0.0))\n"
             "tl.store(y[row, 0], t)"
         )
+
+
+@pytest.mark.parametrize("device", [Device, InterpreterDevice])
+def test_no_parameter_takes_the_name_of_an_option_of_a_launch(device: type[Device]) -> None:
+    options = inspect.signature(device.run).parameters.values()
+    named = {p.name for p in options if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert named and named <= set(OPTIONS)
+
+
+def test_a_function_that_is_inlined_may_use_such_a_name() -> None:
+    inner = KernelDefinition.from_source(
+        "def g(v, order: tl.const):\n    return v * tl.full([], order, tl.f32)\n", "g.py"
+    )
+    text = "def f(y: tl.out[f32, 1]):\n    tl.store(y[0], g(tl.full([], 1.0), order=2))\n"
+    KernelDefinition.from_source(text, "f.py", {"g": inner}).specialise()
