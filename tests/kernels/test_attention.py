@@ -1,10 +1,11 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from ferro.codegen.program import Config
-from kernels_src.attention import attention, attention_f16
+from kernels_src.attention import attention, attention_f16, attention_i8
 from tests import reference
 from tests.conformance import FULL, Arguments, Case, Draw, conformance
 from tests.reference import f64
@@ -13,7 +14,29 @@ FAR = 2**30 - 1
 WINDOWS = [(FAR, 0), (15, 0), (511, 0), (512, 512), (FAR, FAR), (0, 3)]
 
 
-def arguments(head: int, group: int, half: bool) -> Callable[..., Arguments]:
+KERNELS = {"f32": attention, "f16": attention_f16, "i8": attention_i8}
+
+
+def cache(draw: Draw, dtype: str, *shape: int) -> Iterator[tuple[str, Any]]:
+    """Keys and values as a cache of that dtype stores them."""
+    for name in "kv":
+        if dtype == "i8":
+            yield name, draw.i32(-127, 127, *shape).astype(np.int8)
+            yield f"{name}_scale", draw.positive(*shape[:-1], shape[-1] // 32) / np.float32(64)
+        else:
+            yield name, draw.f16(*shape) if dtype == "f16" else draw.f32(*shape)
+
+
+def as_read(a: Arguments, name: str) -> reference.Array:
+    """Keys or values as float64."""
+    if f"{name}_scale" not in a:
+        return f64(a[name])
+    shape = a[name].shape
+    flat = a[name].reshape(-1, shape[-1]), a[f"{name}_scale"].reshape(-1, shape[-1] // 32)
+    return reference.dequantise(*flat).reshape(shape)
+
+
+def arguments(head: int, group: int, dtype: str) -> Callable[..., Arguments]:
     def make(draw: Draw, b: int, g: int, queries: int, past: int, window: int) -> Arguments:
         starts = draw.packed(b, queries)
         counts = np.diff(starts)
@@ -24,11 +47,9 @@ def arguments(head: int, group: int, half: bool) -> Callable[..., Arguments]:
         bases = np.cumsum(gaps + counts) - counts
         rows = int((gaps + counts).sum()) + 3
         left, right = WINDOWS[window]
-        cache = draw.f16 if half else draw.f32
         return {
             "q": draw.f32(int(starts[-1]), g * group, head, scale=2.0),
-            "k": cache(rows, g, head),
-            "v": cache(rows, g, head),
+            **dict(cache(draw, dtype, rows, g, head)),
             "starts": starts,
             "keys": np.stack([bases, counts], axis=1).astype(np.int32),
             "out": draw.f32(int(starts[-1]), g * group, head),
@@ -42,9 +63,9 @@ def arguments(head: int, group: int, half: bool) -> Callable[..., Arguments]:
     return make
 
 
-def case(head: int, group: int, half: bool = False, cap: float = 0.0) -> Case:
+def case(head: int, group: int, dtype: str = "f32", cap: float = 0.0) -> Case:
     def expected(a: Arguments) -> dict[str, reference.Array]:
-        q, k, v = f64(a["q"]), f64(a["k"]), f64(a["v"])
+        q, k, v = f64(a["q"]), as_read(a, "k"), as_read(a, "v")
         tables = a["starts"], a["keys"]
         out = reference.attention(q, k, v, *tables, a["left"], a["right"], a["scale"], cap)
         return {"out": out}
@@ -53,7 +74,7 @@ def case(head: int, group: int, half: bool = False, cap: float = 0.0) -> Case:
         return {"b": 1, "g": 1, "queries": queries, "past": past, "window": window}
 
     return Case(
-        attention_f16 if half else attention,
+        KERNELS[dtype],
         {
             "b": st.integers(0, 3),
             "g": st.integers(1, 2),
@@ -61,7 +82,7 @@ def case(head: int, group: int, half: bool = False, cap: float = 0.0) -> Case:
             "past": st.integers(0, 150),
             "window": st.integers(0, len(WINDOWS) - 1),
         },
-        arguments(head, group, half),
+        arguments(head, group, dtype),
         expected,
         [
             {"b": 3, "g": 2, "queries": 5, "past": 130, "window": 0},
@@ -81,15 +102,17 @@ def case(head: int, group: int, half: bool = False, cap: float = 0.0) -> Case:
 SPLIT = [Config(split=2), Config({"BR": 2}, split=5)]
 
 TestHead64 = conformance(case(64, 2), schedules=SPLIT)
-TestHead64Cap = conformance(case(64, 1, half=True, cap=50.0), schedules=None)
+TestHead64Cap = conformance(case(64, 1, dtype="f16", cap=50.0), schedules=None)
 TestHead128 = conformance(case(128, 3), schedules=None)
-TestHead256 = conformance(case(256, 4, half=True), schedules=None)
-TestHead512 = conformance(case(512, 2, half=True), schedules=None)
+TestHead256 = conformance(case(256, 4, dtype="f16"), schedules=None)
+TestHead512 = conformance(case(512, 2, dtype="f16"), schedules=None)
+TestInt8 = conformance(case(64, 8, dtype="i8"), schedules=None)
+TestInt8Head256 = conformance(case(256, 1, dtype="i8"), schedules=None)
 TestOddHead = conformance(case(40, 1), schedules=None)
 
 if FULL:
     for head in (64, 128, 256, 512):
-        for group in (1, 2, 3, 4):
-            for half in (False, True):
-                name = f"TestFull{head}x{group}{'Half' if half else ''}"
-                globals()[name] = conformance(case(head, group, half), schedules=SPLIT)
+        for group in (1, 2, 3, 4, 8):
+            for dtype in KERNELS:
+                name = f"TestFull{head}x{group}_{dtype}"
+                globals()[name] = conformance(case(head, group, dtype), schedules=SPLIT)
