@@ -7,13 +7,26 @@ from kernels_src.activations import activate
 
 
 @kernel
+def biased(acc, bias, n, N):
+    """acc + bias for the columns n, where there is a bias."""
+    if bias is not None:
+        acc = acc + tl.load(bias[n], mask=n < N, other=0.0)[None, :]
+    return acc
+
+
+@kernel
 def finish(acc, y, bias, residual, m, n, M, N, ACT):
     """Stores ACT(acc + bias) + residual for the rows m and columns n; bias and residual may be
     absent."""
     inside = (m < M)[:, None] & (n < N)[None, :]
-    if bias is not None:
-        acc = acc + tl.load(bias[n], mask=n < N, other=0.0)[None, :]
-    acc = activate(acc, ACT)
+    acc = activate(biased(acc, bias, n, N), ACT)
     if residual is not None:
         acc = acc + tl.load(residual[m[:, None], n[None, :]], mask=inside, other=0.0)
     tl.store(y[m[:, None], n[None, :]], acc, mask=inside)
+
+
+@kernel
+def finish_gated(gate, up, y, gate_bias, up_bias, m, n, M, N, ACT):
+    """Stores ACT(gate + gate_bias) * (up + up_bias); the biases may be absent."""
+    y_mn = activate(biased(gate, gate_bias, n, N), ACT) * biased(up, up_bias, n, N)
+    tl.store(y[m[:, None], n[None, :]], y_mn, mask=(m < M)[:, None] & (n < N)[None, :])

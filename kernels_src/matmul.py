@@ -7,19 +7,7 @@ over K or not, agree in every bit.
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
-from kernels_src.activations import activate
-
-
-@kernel
-def finished(acc, bias, residual, ACT, m, n, M, N):
-    """The epilogue of a product: ACT(acc + bias) + residual, of which any part may be left out."""
-    if bias is not None:
-        acc = acc + tl.load(bias[n], mask=n < N, other=0.0)[None, :]
-    acc = activate(acc, ACT)
-    if residual is not None:
-        inside = (m < M)[:, None] & (n < N)[None, :]
-        acc = acc + tl.load(residual[m[:, None], n[None, :]], mask=inside, other=0.0)
-    return acc
+from kernels_src.epilogue import finish, finish_gated
 
 
 @kernel
@@ -48,8 +36,7 @@ def matmul(
             b = tl.load(w[k[:, None], n[None, :]], mask=in_w, other=-0.0)
             part = tl.dot(a, b, part)
         acc = tl.combine(tl.add, part)
-    acc = finished(acc, bias, residual, ACT, m, n, M, N)
-    tl.store(y[m[:, None], n[None, :]], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+    finish(acc, y, bias, residual, m, n, M, N, ACT)
 
 
 @kernel
@@ -67,8 +54,8 @@ def gated(
 ):
     """y = ACT(x @ gate + gate_bias) * (x @ up + up_bias): the bits of two matmul and an
     activate_multiply."""
-    n = tl.block(0, N, BN)
-    m = tl.block(1, M, BM)
+    n = tl.block(1, N, BN)
+    m = tl.block(0, M, BM)
     for c in tl.chunks(K, 512):
         part_g = tl.zeros([BM, BN], tl.f32)
         part_u = tl.zeros([BM, BN], tl.f32)
@@ -82,9 +69,7 @@ def gated(
             part_g = tl.dot(a, g, part_g)
             part_u = tl.dot(a, u, part_u)
         acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
-    acc_g = finished(acc_g, gate_bias, None, ACT, m, n, M, N)
-    acc_u = finished(acc_u, up_bias, None, "none", m, n, M, N)
-    tl.store(y[m[:, None], n[None, :]], acc_g * acc_u, mask=(m < M)[:, None] & (n < N)[None, :])
+    finish_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
 
 
 @kernel
@@ -109,8 +94,7 @@ def matmul_q8(
             d = tl.dot_i8(xq, wq.T)
             part = tl.fma(d.to(tl.f32), xs[:, None] * ws[None, :], part)
         acc = tl.combine(tl.add, part)
-    acc = finished(acc, bias, residual, ACT, m, n, M, N)
-    tl.store(y[m[:, None], n[None, :]], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+    finish(acc, y, bias, residual, m, n, M, N, ACT)
 
 
 @kernel
@@ -141,6 +125,4 @@ def gated_q8(
             part_g = tl.fma(g, xs[:, None] * gs[None, :], part_g)
             part_u = tl.fma(u, xs[:, None] * us[None, :], part_u)
         acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
-    acc_g = finished(acc_g, gate_bias, None, ACT, m, n, M, N)
-    acc_u = finished(acc_u, up_bias, None, "none", m, n, M, N)
-    tl.store(y[m[:, None], n[None, :]], acc_g * acc_u, mask=(m < M)[:, None] & (n < N)[None, :])
+    finish_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)

@@ -7,8 +7,7 @@ activations' block in an fma of its own.
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
-from kernels_src.activations import activate
-from kernels_src.epilogue import finish
+from kernels_src.epilogue import finish, finish_gated
 
 
 @kernel
@@ -53,11 +52,14 @@ def gated_q4(
     up: tl.q4[N, K],
     x: tl.a8[M, K],
     y: tl.out[tl.f32, M, N],
+    gate_bias: tl.ptr[tl.f32, N] = None,
+    up_bias: tl.ptr[tl.f32, N] = None,
     ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "silu",
     BM: tl.schedule[1, 2, 4, 8] = 4,
     BN: tl.schedule[16, 32] = 32,
 ):
-    """y = ACT(x @ gate.T) * (x @ up.T): the bits of two matmul_q4 and an activate_multiply."""
+    """y = ACT(x @ gate.T + gate_bias) * (x @ up.T + up_bias): the bits of two matmul_q4 and an
+    activate_multiply."""
     n = tl.block(1, N, BN)
     m = tl.block(0, M, BM)
     for c in tl.chunks(K, 512):
@@ -71,5 +73,4 @@ def gated_q4(
             uq, us, um = tl.load_block(up, n, kb, mask=n < N)
             part_u = add_block(part_u, uq, us, um, xq, xs, total)
         acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
-    inside = (m < M)[:, None] & (n < N)[None, :]
-    tl.store(y[m[:, None], n[None, :]], activate(acc_g, ACT) * acc_u, mask=inside)
+    finish_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
