@@ -26,6 +26,19 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 
+SILU = """\
+from __future__ import annotations
+
+from ferro.dsl import kernel, tl
+
+
+@kernel
+def silu(x: tl.ptr[tl.f32, M, K], y: tl.out[tl.f32, M, K]):
+    m, k = tl.program_id(0, M), tl.block(1, K, 64)
+    v = tl.load(x[m, k], mask=k < K)
+    tl.store(y[m, k], v * tl.sigmoid(v), mask=k < K)
+"""
+
 
 def read(name: str) -> str:
     return (ROOT / name).read_text()
@@ -63,6 +76,20 @@ def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_language_page_compiles(tmp_path: Path) -> None:
     made = {definition.name for definition in kernels(run("docs/language.md", tmp_path))}
     assert made >= {"scale_rows", "capped", "gather_rows", "log_sum_exp", "matmul_q8"}
+
+
+def test_the_activation_of_the_kernels_page_gives_the_bits_of_quantise(tmp_path: Path) -> None:
+    (text,) = (block for block in blocks("docs/kernels.md", "python") if "a8_out" in block)
+    fused = defined(text, tmp_path / "silu_a8.py")
+    (plain,) = (entry.definition for entry in shipped() if entry.name == "quantise")
+    x = np.random.default_rng(0).standard_normal((3, 700)).astype(np.float32)
+    gate = defined(SILU, tmp_path / "silu_plain.py")
+    y, want, got = np.empty_like(x), A8.empty(3, 700), A8.empty(3, 700)
+    with open_device("interpreter") as device:
+        device.run(gate, x=x, y=y)
+        device.run(plain, x=y, y=want)
+        device.run(fused, x=x, y=got)
+    assert np.array_equal(got.q, want.q) and np.array_equal(got.scale, want.scale)
 
 
 def test_every_kernel_of_the_language_page_is_accepted(tmp_path: Path) -> None:
