@@ -163,7 +163,7 @@ def test_equal_mappings_are_one_launch(device: Any) -> None:
         (lambda d: d.array(["a"]), "elements of <U1"),
         (lambda d: d.array(np.ma.array(numbers(3), mask=[0, 1, 0])), "masked array.*filled"),
         (lambda d: d.empty((3,), np.float32, "junk"), "`junk` is no purpose, one of weights"),
-        (lambda d: d.weights(numbers(4, 32)), "weights are a Q8 matrix, not a ndarray"),
+        (lambda d: d.weights(numbers(4, 32)), "weights are a Q8 or a Q4 matrix, not a ndarray"),
         (lambda d: d.weights(Q8.quantize(numbers(4, 32)), target="cuda"), "is no target"),
         (lambda d: d.weights(Q8.quantize(numbers(4, 32)), config="x"), "`config` is a str"),
         (lambda d: d.activations(-1, 32), "a shape is whole numbers"),
