@@ -176,6 +176,8 @@ def exit_code(error: Exception) -> int | None:
     """The code for an error that a user can act on; None for one that is a bug."""
     if isinstance(error, UsageError | FileNotFoundError | IsADirectoryError | PermissionError):
         return USAGE
+    if isinstance(error, MemoryError):
+        return NO_FIT
     code: int | None = getattr(error, "exit_code", None)
     return code
 

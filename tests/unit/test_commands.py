@@ -95,6 +95,7 @@ def test_every_command_takes_the_common_options(command: str, capsys: Capture) -
         (FileNotFoundError(""), 2),
         (NoSuchDevice(""), 2),
         (OutOfMemory(""), 3),
+        (MemoryError(""), 3),
         (KeyError(""), None),
     ],
 )
