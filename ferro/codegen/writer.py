@@ -85,11 +85,12 @@ _RESERVED = frozenset(
     tanh erf pow fabs fmin fmax uint uchar ushort ulong size_t event_t image sampler pipe vload
     vstore barrier isnan isinf read_only write_only read_write generic lane sum main printf
     INFINITY NAN UNROLL IOTA NULL MAXFLOAT HUGE_VAL HUGE_VALF asm typeof quad complex
-    imaginary""".split()
+    imaginary vec_step""".split()
 )
 _TAKEN = re.compile(
     r"(ferro|as|convert|get|atomic|native|half|intel|sub_group|work_group|dot|vload|vstore|memory"
     r"|cl|CL|CLK|ATOMIC|M|FLT|DBL|HALF|S?CHAR|UCHAR|U?SHRT|U?INT|U?LONG)_|v(load|store)\d+$|.*_t$"
+    r"|[A-Z][A-Z0-9]*_\w+$"  # macros
     r"|(char|uchar|short|ushort|int|uint|long|ulong|float|double|half)\d+(_u)?$"
 )
 
