@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.problem import Problem
 from autotune.prune import prune, prune_program
@@ -14,6 +13,7 @@ from ferro import codegen
 from ferro.codegen.errors import ConfigError
 from ferro.codegen.program import Config, Program
 from ferro.dsl import ir
+from ferro.runtime.configs import Shipped, shipped
 from ferro.runtime.device import Device
 
 
@@ -44,11 +44,10 @@ class Skipped:
 
 
 def candidates(problem: Problem, device: Device) -> Iterator[Candidate | Skipped]:
-    """The default first, then from small to large work; of configs that become the same program
+    """In the order of ``ordered``; of configs that become the same program
     only the first. Each one is generated when it is asked for."""
     seen: dict[str, Config] = {}
-    others = (config for config in space(problem, device) if config != problem.default)
-    for config in itertools.chain([problem.default], others):
+    for config in ordered(problem, device):
         reason = "" if config == problem.default else prune(config, problem, device)
         found = Skipped(config, reason) if reason else _generated(problem, config, device)
         if isinstance(found, Candidate):
@@ -56,6 +55,26 @@ def candidates(problem: Problem, device: Device) -> Iterator[Candidate | Skipped
             if twin is not config:
                 found = Skipped(config, f"same program: as {twin}")
         yield found
+
+
+def ordered(problem: Problem, device: Device) -> list[Config]:
+    """The default, the shipped winner (a short run must not lose it), then little work first."""
+    found, default, given = space(problem, device), problem.default, preset(problem, device)
+    first = [default, *(config for config in found if config == given and config != default)]
+    return [*first, *(config for config in found if config not in first)]
+
+
+def preset(problem: Problem, device: Device) -> Config | None:
+    """What launches take as long as nothing is tuned here, with every constexpr named."""
+    serving = (s for s in shipped() if s.serves(device.info, problem.target))
+    found = max((s for s in serving if s.covers(problem.place)), key=_names, default=None)
+    if found is None:
+        return None
+    return replace(found.config, constants={**problem.default.constants, **found.config.constants})
+
+
+def _names(entry: Shipped) -> int:
+    return len(entry.sizes)
 
 
 def _generated(problem: Problem, config: Config, device: Device) -> Candidate | Skipped:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 
-from autotune.candidates import Candidate, Skipped, candidates
+from autotune.candidates import Candidate, Skipped, candidates, preset
 from autotune.child import Child, Lost
 from autotune.messages import Checked, Job
 from autotune.problem import Problem
@@ -136,7 +136,10 @@ class _Run:
     def check(self, child: Child, until: float) -> None:
         """Build and compare: what is timed again first, then what is new, while there is time."""
         waiting = [*self.again, *self.pending]
-        while waiting and (time.monotonic() < until or not self.turns):
+        given = preset(self.problem, self.device)
+        while waiting and (
+            time.monotonic() < until or not self.turns or waiting[0].config == given
+        ):
             candidate = waiting.pop(0)
             self.report(f"{candidate.name}: building")
             if candidate in self.pending:

@@ -11,6 +11,7 @@ import pytest
 from autotune import tuner
 from autotune.problem import Problem
 from autotune.tuner import Tuning, relative, spread, tune
+from ferro.runtime import configs
 from ferro.runtime.trials import Trial, Trials
 from tests.unit.autotune.support import device, problem
 
@@ -128,6 +129,19 @@ def test_without_time_the_default_alone_is_timed(behave: Any, path: Path) -> Non
     assert outcomes(found) == {64: "timed"}
     assert by_block(found)[64].launches == 4 * tuner.LEAST_ROUNDS
     assert [config.constants["BLOCK"] for config in found.left] == [16, 32, 128, 256]
+
+
+def test_a_shipped_winner_is_tried_however_short_the_time(
+    behave: Any, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behave({128: 0.5})
+    wanted = problem(N=5000)
+    entry = {"kernel": wanted.place.kernel, "sizes": {}, "config": {"constants": {"BLOCK": 128}}}
+    table = {"devices": ["fake"], "targets": ["simd"], "winners": [entry]}
+    monkeypatch.setattr("autotune.candidates.shipped", lambda: tuple(configs.read_table(table)))
+    found = run(path, wanted, budget=0.0)
+    assert outcomes(found) == {64: "timed", 128: "timed"}
+    assert found.winner is not None and found.winner.config.constants == {"BLOCK": 128}
 
 
 def test_another_run_tries_the_rest_and_times_the_best_again(behave: Any, path: Path) -> None:
