@@ -13,6 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from ferro.models.levels import Levels
+
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
@@ -30,6 +32,12 @@ def dequantise(blocks: Bytes, kind: str) -> Floats:
     rows, per_row, size = blocks.shape
     flat = planes(blocks.reshape(rows * per_row, size), kind)
     return np.ascontiguousarray(flat.T).reshape(rows, per_row * len(flat))
+
+
+def levels(blocks: Bytes, kind: str) -> list[Levels]:
+    """The same numbers as levels, each group of 32 values of a block by itself; empty for types
+    whose groups have no grid of few levels."""
+    return LEVELS[kind](blocks) if kind in LEVELS else []
 
 
 def _f32(blocks: Bytes) -> Floats:
@@ -66,16 +74,24 @@ def _q5_1(blocks: Bytes) -> Floats:
 
 
 def _q4_k(blocks: Bytes) -> Floats:
+    return _by_groups(_q4_k_levels(blocks), blocks)
+
+
+def _q4_k_levels(blocks: Bytes) -> Floats:
     q = _low_then_high(_turned(blocks[:, 16:]).reshape(4, 32, -1))
-    return _by_groups(q.astype(np.float32), blocks)
+    return q.astype(np.float32)
 
 
 def _q5_k(blocks: Bytes) -> Floats:
+    return _by_groups(_q5_k_levels(blocks), blocks)
+
+
+def _q5_k_levels(blocks: Bytes) -> Floats:
     q = _low_then_high(_turned(blocks[:, 48:]).reshape(4, 32, -1))
     high = _turned(blocks[:, 16:48])
     for group in range(8):
         q[group] |= (high >> np.uint8(group) & np.uint8(1)) << np.uint8(4)
-    return _by_groups(q.astype(np.float32), blocks)
+    return q.astype(np.float32)
 
 
 def _q6_k(blocks: Bytes) -> Floats:
@@ -144,13 +160,42 @@ def _five_bits(low: Bytes, high: Bytes) -> Floats:
 
 def _by_groups(q: Floats, blocks: Bytes) -> Floats:
     """Values of the K types: q [8, 32, n] times a group's scale, minus its minimum."""
+    d, m = _scales(blocks)
+    q *= d[:, None]
+    q -= m[:, None]
+    return q.reshape(256, -1)
+
+
+def _scales(blocks: Bytes) -> tuple[Floats, Floats]:
+    """Scales and minima of the groups of the K types, [8, n] each."""
     s = _turned(blocks[:, 4:16])
     scale, least = np.empty((2, 8, len(blocks)), np.uint8)
     scale[:4], least[:4] = s[:4] & 63, s[4:8] & 63
     scale[4:] = s[8:] & 15 | s[:4] >> 6 << 4
     least[4:] = s[8:] >> 4 | s[4:8] >> 6 << 4
     d = scale.astype(np.float32) * _half(blocks, 0)
-    m = least.astype(np.float32) * _half(blocks, 2)
-    q *= d[:, None]
-    q -= m[:, None]
-    return q.reshape(256, -1)
+    return d, least.astype(np.float32) * _half(blocks, 2)
+
+
+def _centred(q: Floats, blocks: Bytes, top: int) -> list[Levels]:
+    d = _half(blocks, 0)
+    return [Levels(q, d, d * np.float32(-(top + 1) / 2), top)]
+
+
+def _shifted(q: Floats, blocks: Bytes, top: int) -> list[Levels]:
+    return [Levels(q, _half(blocks, 0), _half(blocks, 2), top)]
+
+
+def _grouped(q: Floats, blocks: Bytes, top: int) -> list[Levels]:
+    groups = zip(q, *_scales(blocks), strict=True)
+    return [Levels(part, d, -m, top) for part, d, m in groups]
+
+
+LEVELS: dict[str, Callable[[Bytes], list[Levels]]] = {
+    "Q4_0": lambda b: _centred(_nibbles(b[:, 2:]), b, 15),
+    "Q4_1": lambda b: _shifted(_nibbles(b[:, 4:]), b, 15),
+    "Q5_0": lambda b: _centred(_five_bits(b[:, 6:], b[:, 2:6]), b, 31),
+    "Q5_1": lambda b: _shifted(_five_bits(b[:, 8:], b[:, 4:8]), b, 31),
+    "Q4_K": lambda b: _grouped(_q4_k_levels(b), b, 15),
+    "Q5_K": lambda b: _grouped(_q5_k_levels(b), b, 31),
+}

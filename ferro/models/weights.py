@@ -1,8 +1,9 @@
 """Tensors of a file as kernels take them: ``Q8`` matrices, or float32 arrays, turned or not.
 
-Q8_0 is taken as it is, bit for bit; every other type becomes float32 exactly and then Q8_0 by the
-rule of ``Q8.quantize``. Only matrices of weights are quantised: vectors, scalars, biases and the
-taps of convolutions stay float32. Works on chunks of rows that fit in a processor's cache.
+Q8_0 is taken as it is, bit for bit. Types of few levels keep their grid (``levels.py``); every
+other type becomes float32 exactly and then Q8_0 by the rule of ``Q8.quantize``. Only matrices of
+weights are quantised: vectors, scalars, biases and the taps of convolutions stay float32. Works on
+chunks of rows that fit in a processor's cache.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ferro.models import dequantise
 from ferro.models.errors import BadNumbers, UnsupportedType, WrongShape
 from ferro.models.gguf import Bytes, GgufFile
 from ferro.models.gguf_header import TensorInfo
+from ferro.models.levels import Levels
 
 CHUNK = 1 << 17  # values: planes of float32 and their copies stay in the second-level cache
 TAPS = "conv.weight"
@@ -162,14 +164,29 @@ def _requantise(
 ) -> None:
     values = math.lcm(info.kind.values, BLOCK)
     size = values // info.kind.values * info.kind.nbytes
-    with np.errstate(invalid="ignore", over="ignore"):
-        planes = dequantise.planes(blocks.reshape(-1, size), info.kind.name)
+    flat, kind = blocks.reshape(-1, size), info.kind.name
     groups = values // BLOCK
-    by_block = q.reshape(-1, groups, BLOCK)
-    scales = scale.reshape(-1, groups)
-    for group, part in enumerate(planes.reshape(groups, BLOCK, -1)):
-        turned, scales[:, group] = quantize_planes(part)
-        by_block[:, group] = turned.T
+    by_block, scales = q.reshape(-1, groups, BLOCK), scale.reshape(-1, groups)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rest = _keep_levels(dequantise.levels(flat, kind), by_block, scales)
+        rows = rest.any(axis=1)
+        planes = dequantise.planes(flat[rows], kind)
+    for group, part in enumerate(planes.reshape(groups, BLOCK, -1) if planes.size else ()):
+        chosen = rest[:, group]
+        turned, scales[chosen, group] = quantize_planes(part[:, chosen[rows]])
+        by_block[chosen, group] = turned.T
+
+
+def _keep_levels(
+    groups: Sequence[Levels], q: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]
+) -> npt.NDArray[np.bool_]:
+    """Fill blocks that have levels; gives those that remain to be filled, [n, groups]."""
+    rest = np.ones(scale.shape, np.bool_)
+    for group, levels in enumerate(groups):
+        turned, scale[:, group], served = levels.quantise()
+        q[:, group] = turned.T
+        rest[:, group] = ~served
+    return rest
 
 
 def _chunks(rows: int, cols: int) -> Iterator[slice]:

@@ -58,7 +58,11 @@ def test_q8_0_is_taken_bit_for_bit(tmp_path: Path) -> None:
     assert found.scale.tobytes() == blocks[..., :2].tobytes()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in dequantise.TYPES if kind != "Q8_0"])
+LEFT = {"Q4_1": 0.2, "Q5_1": 0.45, "Q4_K": 0.4, "Q5_K": 0.55}  # of the squared error
+RULED = [kind for kind in dequantise.TYPES if kind not in {"Q8_0", *dequantise.LEVELS}]
+
+
+@pytest.mark.parametrize("kind", RULED)
 @pytest.mark.parametrize("chunk", [1, 4 * COLS, 1 << 20])
 def test_other_types_follow_the_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, chunk: int
@@ -69,6 +73,35 @@ def test_other_types_follow_the_rule(
     exact = gguf.quants.dequantize(blocks, TYPE[kind])
     assert same(weights.q8(file, "a.weight"), Q8.quantize(exact))
     assert (weights.f32(file, "a.weight") == exact).all()
+
+
+@pytest.mark.parametrize("kind", dequantise.LEVELS)
+def test_few_levels_keep_their_grid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    blocks = sample(kind)
+    file = written(tmp_path / "few.gguf", {"a.weight": (blocks, kind)})
+    exact = gguf.quants.dequantize(blocks, TYPE[kind])
+    found = weights.q8(file, "a.weight")
+    monkeypatch.setattr(weights, "CHUNK", 1)
+    assert same(weights.q8(file, "a.weight"), found)
+    error, ruled = (((m.dequantize() - exact) ** 2).sum() for m in (found, Q8.quantize(exact)))
+    assert error == 0 if kind in ("Q4_0", "Q5_0") else error < LEFT[kind] * ruled
+
+
+def test_blocks_without_a_grid_follow_the_rule(tmp_path: Path) -> None:
+    """All levels the same, or close together and far from zero."""
+    blocks = sample("Q4_1").reshape(-1, 20)
+    blocks[3, :2] = 0
+    blocks[5, :4] = np.array([1e-3, 10], np.float16).view(np.uint8)
+    blocks[7, :4] = 0
+    blocks = blocks.reshape(ROWS, -1)
+    file = written(tmp_path / "same.gguf", {"a.weight": (blocks, "Q4_1")})
+    ruled = Q8.quantize(gguf.quants.dequantize(blocks, TYPE["Q4_1"]))
+    found = weights.q8(file, "a.weight")
+    for i in (3, 5, 7):
+        assert (found.q[0, 32 * i : 32 * i + 32] == ruled.q[0, 32 * i : 32 * i + 32]).all()
+        assert found.scale[0, i] == ruled.scale[0, i]
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])

@@ -1,0 +1,238 @@
+"""The operations that forward passes are written in.
+
+``Layers`` launches them for one shape of pass, one kernel or a few each, and gives the buffer of
+the result. *Activations* are what products take: int8 rows with scales where weights are q8, plain
+float32 where they are float32. Rows that belong to no sequence are computed like the others and
+never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from kernels_src.rows import take_rows
+from kernels_src.shortconv import shortconv, shortconv_a8
+
+from ferro.codegen.program import Target
+from ferro.models.cache import Cache
+from ferro.models.hyperparameters import EMBEDDING, Hyperparameters, Layer
+from ferro.models.passes import Inputs, Shape
+from ferro.models.rope import Rotation
+from ferro.runtime.device import Device
+from kernels_src.embedding import embed_f32, embed_q8
+from kernels_src.matmul import gated, gated_q8, matmul, matmul_q8
+from kernels_src.norms import rmsnorm, rmsnorm_a8, rmsnorm_add
+from kernels_src.quantise import quantise
+
+Rows = Any  # a buffer of the pass: float32 [rows, columns], or activations
+EVERY_KEY = 2**30 - 1
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels for one form of weights; their parameters have the same names."""
+
+    embed: Any
+    norm: Any
+    product: Any
+    gated: Any
+    convolution: Any
+    quantised: bool
+
+
+KERNELS = {
+    "q8": Kernels(embed_q8, rmsnorm_a8, matmul_q8, gated_q8, shortconv_a8, True),
+    "f32": Kernels(embed_f32, rmsnorm, matmul, gated, shortconv, False),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A model on a device. ``weights`` go by the names of tensors, ``tables`` are cosines and
+    sines [context, rotated / 2]."""
+
+    device: Device
+    target: Target | None
+    made: Hyperparameters
+    form: str
+    weights: Mapping[str, Any]
+    cache: Cache
+    tables: Mapping[Rotation, tuple[Any, Any]]
+
+
+def rotation(layer: Layer) -> Rotation:
+    """How the heads of a layer turn."""
+    return Rotation(layer.rope_base, layer.rotated, layer.rope_factor)
+
+
+class Layers:
+    """Operations on the rows of one pass."""
+
+    def __init__(self, model: Loaded, shape: Shape) -> None:
+        self._model, self._made, self._shape = model, model.made, shape
+        self._kernels = KERNELS[model.form]
+        self._scratch: dict[tuple[Any, ...], Any] = {}
+        self.inputs = Inputs(model.device, shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of scratch memory."""
+        return sum(buffer.nbytes for buffer in self._scratch.values())
+
+    def embed(self, scale: float = 1.0) -> Rows:
+        """Hidden rows: those of the embedding matrix, times ``scale``."""
+        y = self._hidden(self._shape.rows)
+        w = self._model.weights[EMBEDDING]
+        self._run(self._kernels.embed, w=w, tokens=self.inputs.tokens, y=y, scale=scale)
+        return y
+
+    def norm(self, name: str, x: Rows) -> Rows:
+        """x / sqrt(mean(x^2) + eps) * w, as activations."""
+        y = self._activations("normed", *x.shape)
+        self._run(self._kernels.norm, x=x, w=self._weight(name), y=y, eps=self._made.eps)
+        return y
+
+    def add_norm(self, name: str, x: Rows, residual: Rows) -> Rows:
+        """residual + x / sqrt(mean(x^2) + eps) * w"""
+        y = self._hidden(x.shape[0], residual)
+        w = self._weight(name)
+        self._run(rmsnorm_add, x=x, w=w, residual=residual, y=y, eps=self._made.eps)
+        return y
+
+    def product(self, name: str, x: Rows, residual: Rows = None) -> Rows:
+        """W x + bias + residual. One without a residual holds until the next of its shape."""
+        w = self._weight(name)
+        if residual is None:
+            y = self._array("product", x.shape[0], self._outputs(w))
+        else:
+            y = self._hidden(x.shape[0], residual)
+        bias = self._bias(name)
+        self._run(self._kernels.product, w=w, x=x, y=y, bias=bias, residual=residual)
+        return y
+
+    def gated(self, gate: str, up: str, x: Rows, act: str) -> Rows:
+        """act(gate x) * (up x), as activations."""
+        w = self._weight(gate)
+        y = self._array("gated", x.shape[0], self._outputs(w))
+        self._run(
+            self._kernels.gated,
+            gate=w,
+            up=self._weight(up),
+            x=x,
+            y=y,
+            gate_bias=self._bias(gate),
+            up_bias=self._bias(up),
+            ACT=act,
+        )
+        return self._activated("gated", y)
+
+    def attention(self, i: int, qkv: Rows, pairs: str = "halves") -> Rows:
+        """softmax(q k^T * scale) v of layer ``i``, as activations: queries and keys normed where
+        the layer has weights for it and turned, keys and values by way of the cache."""
+        made, layer, cache, inputs = (
+            self._made,
+            self._made.layers[i],
+            self._model.cache,
+            self.inputs,
+        )
+        kept, shape = cache.layers[i], (qkv.shape[0], layer.heads, layer.head)
+        q, out = self._array("queries", *shape), self._array("attended", *shape)
+        cos, sin = self._model.tables[rotation(layer)]
+        self._run(
+            cache.kind.heads,
+            qkv=qkv,
+            q_norm=self._model.weights.get(f"blk.{i}.attn_q_norm.weight"),
+            k_norm=self._model.weights.get(f"blk.{i}.attn_k_norm.weight"),
+            cos=cos,
+            sin=sin,
+            positions=inputs.positions,
+            rows=inputs.rows,
+            q=q,
+            eps=made.eps,
+            PAIRS=pairs,
+            **kept,
+        )
+        self._run(
+            cache.kind.attention,
+            q=q,
+            starts=inputs.starts,
+            keys=inputs.keys,
+            out=out,
+            longest=self._shape.longest,
+            most=cache.context,
+            left=layer.window - 1 if layer.window else EVERY_KEY,
+            right=0,
+            scale=made.score_scale,
+            GROUP=layer.heads // layer.kv_heads,
+            **kept,
+        )
+        return self._activated("attended", out.reshape(shape[0], layer.q_width))
+
+    def short_convolution(self, i: int, bcx: Rows) -> Rows:
+        """C * conv(B * X) of layer ``i``, as activations, with the state of each slot."""
+        y = self._activations("convolved", bcx.shape[0], self._made.width)
+        self._run(
+            self._kernels.convolution,
+            bcx=bcx,
+            w=self._weight(f"blk.{i}.shortconv.conv"),
+            starts=self.inputs.starts,
+            slots=self.inputs.slots,
+            positions=self.inputs.positions,
+            y=y,
+            **self._model.cache.layers[i],
+        )
+        return y
+
+    def wanted(self, h: Rows) -> Rows:
+        """The hidden rows whose logits are wanted."""
+        y = self._hidden(self._shape.wanted, h)
+        self._run(take_rows, x=h, rows=self.inputs.wanted, y=y)
+        return y
+
+    def logits(self, x: Rows) -> Rows:
+        """The product with the LM head, or with the embedding in its place."""
+        return self.product("output" if "output.weight" in self._model.weights else "token_embd", x)
+
+    # ------------------------------------------------------------------------------------ buffers
+
+    def _weight(self, name: str) -> Any:
+        return self._model.weights[f"{name}.weight"]
+
+    def _bias(self, name: str) -> Any:
+        return self._model.weights.get(f"{name}.bias")
+
+    def _outputs(self, w: Any) -> int:
+        """The columns of a product: q8 matrices are [outputs, inputs], float32 ones turned."""
+        return int(w.shape[0 if self._kernels.quantised else 1])
+
+    def _hidden(self, rows: int, before: Rows = None) -> Rows:
+        """Hidden rows other than ``before``, which may not be added to in place."""
+        first = self._array("hidden", rows, self._made.width)
+        return self._array("hidden too", rows, self._made.width) if first is before else first
+
+    def _activated(self, role: str, x: Rows) -> Rows:
+        if not self._kernels.quantised:
+            return x
+        y = self._activations(role, *x.shape)
+        self._run(quantise, x=x, y=y)
+        return y
+
+    def _activations(self, role: str, rows: int, columns: int) -> Rows:
+        if not self._kernels.quantised:
+            return self._array(f"{role} activations", rows, columns)
+        key = (role, rows, columns)
+        if key not in self._scratch:
+            self._scratch[key] = self._model.device.activations(rows, columns, "scratch")
+        return self._scratch[key]
+
+    def _array(self, role: str, *shape: int) -> Rows:
+        key = (role, "float32", *shape)
+        if key not in self._scratch:
+            self._scratch[key] = self._model.device.empty(shape, np.float32, "scratch")
+        return self._scratch[key]
+
+    def _run(self, kernel: Any, **arguments: Any) -> None:
+        self._model.device.run(kernel, target=self._model.target, **arguments)
