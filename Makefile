@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+QUESTION ?= What is the capital of France, and what is it known for?
 
 .PHONY: demo test unit lint format conformance bench wheel clean
 
 demo: $(VENV)/.run-installed
-	$(BIN)/ferro demo
+	$(BIN)/ferro pull smollm2
+	$(BIN)/ferro generate smollm2 --prompt "$(QUESTION)" --temp 0 --n-predict 120 --stats
 
 test: lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
