@@ -2,10 +2,10 @@
 
     python -m benchmarks.distributions model.gguf answers.npz --device intel --other pocl
 
-The answers hold for prompt i ``ids_i``, its tokens, and ``logits_i`` (float32 [vocabulary] after the
-last one). Total variation is half the sum of the differences of probabilities; a top token counts
-where the stored best two logits are more than ``MARGIN`` apart. With ``--other`` the logits of a
-second device are compared bit for bit.
+The answers hold for prompt i ``ids_i``, its tokens, and ``logits_i``, float32 [vocabulary] after
+the last one. Total variation is half the sum of the differences of probabilities; a top token
+counts where the stored best two logits are more than ``MARGIN`` apart. With ``--other`` the logits
+of a second device are compared bit for bit.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ def test_every_tensor_by_itself(file: GgufFile) -> None:
             if weights.is_matrix(info):
                 wanted = weights.q8(file, name)
                 assert found.format == "q8" and found.shape == info.shape
-                assert (found.data.q == wanted.q).all() and (found.data.scale == wanted.scale).all()
+                assert (found.memory.q == wanted.q).all() and (
+                    found.memory.scale == wanted.scale
+                ).all()
             else:
                 assert found.dtype == np.float32 and (found.read() == weights.f32(file, name)).all()
         assert device.memory()["weights"] == sum(buffer.nbytes for buffer in buffers.values())
@@ -60,7 +62,7 @@ def test_rows_of_several_tensors_under_one_name(file: GgufFile) -> None:
     with open_device("interpreter") as device:
         buffers = loading.load(file, device, [part])
         assert list(buffers) == ["blk.1.attn_qkv"]
-        assert (buffers["blk.1.attn_qkv"].data.q == weights.q8(file, names).q).all()
+        assert (buffers["blk.1.attn_qkv"].memory.q == weights.q8(file, names).q).all()
     rows = (ggufs.HEADS + 2 * ggufs.KV_HEADS) * ggufs.HEAD
     assert loading.kept_bytes(file, part) == q8_bytes(rows, ggufs.WIDTH)
 
