@@ -85,6 +85,8 @@ class Stream:
         with Progress(len(starts), "prompt", delay=1.0) as progress:
             for start in starts[:-1]:
                 self.extend(prompt[start : start + self._size], start, wanted=0)
+                # or all slices would be under way at once, and nothing could stop them
+                self.model.device.finish()
                 progress.step()
             return self.extend(prompt[starts[-1] :], starts[-1])[-1]
 

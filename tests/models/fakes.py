@@ -45,8 +45,12 @@ class FakeModel:
         )
         metadata = Metadata("fake.gguf", vocabularies.metadata(vocabulary) | (keys or {}))
         self.file = SimpleNamespace(metadata=metadata, path=Path("fake.gguf"), nbytes=0)
+        self.finished: list[int] = []
         self.device = SimpleNamespace(
-            info="a fake", target=SimpleNamespace(name="none"), memory=lambda: {"weights": 0}
+            info="a fake",
+            target=SimpleNamespace(name="none"),
+            memory=lambda: {"weights": 0},
+            finish=lambda: self.finished.append(len(self.passes)),
         )
         self.passes: list[Piece] = []
         self.held: dict[int, list[int]] = {}

@@ -37,6 +37,12 @@ def test_a_prompt_is_filled_in_slices_and_only_its_end_is_wanted() -> None:
     assert starts[3:] == [(n, 1, 1) for n in range(20, 27)]
 
 
+def test_no_two_slices_are_under_way_at_once() -> None:
+    model = FakeModel()
+    Stream(model, size=8).fill(PROMPT)
+    assert model.finished == [1, 2]
+
+
 def test_the_last_token_is_not_computed() -> None:
     model = FakeModel()
     made = ran(model, PROMPT)
