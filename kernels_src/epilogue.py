@@ -26,7 +26,22 @@ def finish(acc, y, bias, residual, m, n, M, N, ACT):
 
 
 @kernel
+def gated_product(gate, up, gate_bias, up_bias, n, N, ACT):
+    """ACT(gate + gate_bias) * (up + up_bias) for the columns n; the biases may be absent."""
+    return activate(biased(gate, gate_bias, n, N), ACT) * biased(up, up_bias, n, N)
+
+
+@kernel
 def finish_gated(gate, up, y, gate_bias, up_bias, m, n, M, N, ACT):
-    """Stores ACT(gate + gate_bias) * (up + up_bias); the biases may be absent."""
-    y_mn = activate(biased(gate, gate_bias, n, N), ACT) * biased(up, up_bias, n, N)
-    tl.store(y[m[:, None], n[None, :]], y_mn, mask=(m < M)[:, None] & (n < N)[None, :])
+    """Stores the gated product for the rows m and columns n."""
+    v = gated_product(gate, up, gate_bias, up_bias, n, N, ACT)
+    tl.store(y[m[:, None], n[None, :]], v, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@kernel
+def finish_gated_a8(gate, up, y, gate_bias, up_bias, m, block, M, N, ACT):
+    """Stores the gated product of one block of 32 columns, quantised; what is behind N is 0."""
+    n = block * 32 + tl.arange(0, 32)
+    v = gated_product(gate, up, gate_bias, up_bias, n, N, ACT)
+    q, s = tl.quantize_i8(tl.where((n < N)[None, :], v, 0.0))
+    tl.store_block(y, m, block, q, s, mask=m < M)

@@ -7,7 +7,7 @@ over K or not, agree in every bit.
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
-from kernels_src.epilogue import finish, finish_gated
+from kernels_src.epilogue import finish, finish_gated, finish_gated_a8
 
 
 @kernel
@@ -98,6 +98,24 @@ def matmul_q8(
 
 
 @kernel
+def gate_and_up_q8(gate, up, x, m, n, M, N, K, BM, BN):
+    """The two products [BM, BN] that a gated product multiplies."""
+    for c in tl.chunks(K, 512):
+        part_g = tl.zeros([BM, BN], tl.f32)
+        part_u = tl.zeros([BM, BN], tl.f32)
+        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
+            xq, xs = tl.load_block(x, m, kb, mask=m < M)
+            gq, gs = tl.load_block(gate, n, kb, mask=n < N)
+            uq, us = tl.load_block(up, n, kb, mask=n < N)
+            g = tl.dot_i8(xq, gq.T).to(tl.f32)
+            u = tl.dot_i8(xq, uq.T).to(tl.f32)
+            part_g = tl.fma(g, xs[:, None] * gs[None, :], part_g)
+            part_u = tl.fma(u, xs[:, None] * us[None, :], part_u)
+        acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
+    return acc_g, acc_u
+
+
+@kernel
 def gated_q8(
     gate: tl.q8[N, K],
     up: tl.q8[N, K],
@@ -113,16 +131,24 @@ def gated_q8(
     activate_multiply."""
     n = tl.block(1, N, BN)
     m = tl.block(0, M, BM)
-    for c in tl.chunks(K, 512):
-        part_g = tl.zeros([BM, BN], tl.f32)
-        part_u = tl.zeros([BM, BN], tl.f32)
-        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
-            xq, xs = tl.load_block(x, m, kb, mask=m < M)
-            gq, gs = tl.load_block(gate, n, kb, mask=n < N)
-            uq, us = tl.load_block(up, n, kb, mask=n < N)
-            g = tl.dot_i8(xq, gq.T).to(tl.f32)
-            u = tl.dot_i8(xq, uq.T).to(tl.f32)
-            part_g = tl.fma(g, xs[:, None] * gs[None, :], part_g)
-            part_u = tl.fma(u, xs[:, None] * us[None, :], part_u)
-        acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
+    acc_g, acc_u = gate_and_up_q8(gate, up, x, m, n, M, N, K, BM, BN)
     finish_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
+
+
+@kernel
+def gated_q8_a8(
+    gate: tl.q8[N, K],
+    up: tl.q8[N, K],
+    x: tl.a8[M, K],
+    y: tl.a8_out[M, N],
+    gate_bias: tl.ptr[tl.f32, N] = None,
+    up_bias: tl.ptr[tl.f32, N] = None,
+    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "silu",
+    BM: tl.schedule[1, 2, 4, 8] = 4,
+):
+    """The bits of ``gated_q8``, then of ``quantise``: the input of the product that follows."""
+    block = tl.program_id(1, tl.cdiv(N, 32))
+    m = tl.block(0, M, BM)
+    n = block * 32 + tl.arange(0, 32)
+    acc_g, acc_u = gate_and_up_q8(gate, up, x, m, n, M, N, K, BM, 32)
+    finish_gated_a8(acc_g, acc_u, y, gate_bias, up_bias, m, block, M, N, ACT)

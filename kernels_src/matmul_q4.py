@@ -7,7 +7,7 @@ activations' block in an fma of its own.
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
-from kernels_src.epilogue import finish, finish_gated
+from kernels_src.epilogue import finish, finish_gated, finish_gated_a8
 
 
 @kernel
@@ -47,6 +47,23 @@ def matmul_q4(
 
 
 @kernel
+def gate_and_up_q4(gate, up, x, m, n, M, N, K, BM, BN):
+    """The two products [BM, BN] that a gated product multiplies."""
+    for c in tl.chunks(K, 512):
+        part_g = tl.zeros([BM, BN], tl.f32)
+        part_u = tl.zeros([BM, BN], tl.f32)
+        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
+            xq, xs = tl.load_block(x, m, kb, mask=m < M)
+            total = block_total(xq, xs)
+            gq, gs, gm = tl.load_block(gate, n, kb, mask=n < N)
+            part_g = add_block(part_g, gq, gs, gm, xq, xs, total)
+            uq, us, um = tl.load_block(up, n, kb, mask=n < N)
+            part_u = add_block(part_u, uq, us, um, xq, xs, total)
+        acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
+    return acc_g, acc_u
+
+
+@kernel
 def gated_q4(
     gate: tl.q4[N, K],
     up: tl.q4[N, K],
@@ -62,15 +79,24 @@ def gated_q4(
     activate_multiply."""
     n = tl.block(1, N, BN)
     m = tl.block(0, M, BM)
-    for c in tl.chunks(K, 512):
-        part_g = tl.zeros([BM, BN], tl.f32)
-        part_u = tl.zeros([BM, BN], tl.f32)
-        for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
-            xq, xs = tl.load_block(x, m, kb, mask=m < M)
-            total = block_total(xq, xs)
-            gq, gs, gm = tl.load_block(gate, n, kb, mask=n < N)
-            part_g = add_block(part_g, gq, gs, gm, xq, xs, total)
-            uq, us, um = tl.load_block(up, n, kb, mask=n < N)
-            part_u = add_block(part_u, uq, us, um, xq, xs, total)
-        acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
+    acc_g, acc_u = gate_and_up_q4(gate, up, x, m, n, M, N, K, BM, BN)
     finish_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
+
+
+@kernel
+def gated_q4_a8(
+    gate: tl.q4[N, K],
+    up: tl.q4[N, K],
+    x: tl.a8[M, K],
+    y: tl.a8_out[M, N],
+    gate_bias: tl.ptr[tl.f32, N] = None,
+    up_bias: tl.ptr[tl.f32, N] = None,
+    ACT: tl.const["none", "silu", "gelu", "gelu_tanh", "relu"] = "silu",
+    BM: tl.schedule[1, 2, 4, 8] = 4,
+):
+    """The bits of ``gated_q4``, then of ``quantise``: the input of the product that follows."""
+    block = tl.program_id(1, tl.cdiv(N, 32))
+    m = tl.block(0, M, BM)
+    n = block * 32 + tl.arange(0, 32)
+    acc_g, acc_u = gate_and_up_q4(gate, up, x, m, n, M, N, K, BM, 32)
+    finish_gated_a8(acc_g, acc_u, y, gate_bias, up_bias, m, block, M, N, ACT)

@@ -14,7 +14,8 @@ from ferro.codegen.program import Config
 from ferro.dsl.quantised import A8
 from ferro.runtime import open_device
 from kernels_src.attention import attention_f16
-from kernels_src.matmul import gated_q8, matmul, matmul_q8
+from kernels_src.matmul import gated_q8, gated_q8_a8, matmul, matmul_q8
+from kernels_src.matmul_q4 import gated_q4, gated_q4_a8
 from kernels_src.norms import rmsnorm, rmsnorm_a8
 from kernels_src.quantise import quantise
 from kernels_src.vectors import activate_multiply
@@ -136,3 +137,20 @@ def test_fused_epilogues_give_the_bits_of_their_parts(run: Run) -> None:
 
     run(matmul_q8, w=gate, x=x, y=fused, bias=bias, residual=residual)
     assert_same_bits(fused, (a + bias) + residual, "bias and residual")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("kernels", [(gated_q8, gated_q8_a8), (gated_q4, gated_q4_a8)])
+@pytest.mark.parametrize(("rows", "n", "k"), [(1, 40, 600), (5, 96, 64)])
+def test_quantised_gated_products_give_the_bits_of_two_kernels(
+    run: Run, kernels: tuple[Any, Any], rows: int, n: int, k: int
+) -> None:
+    draw = Draw(9)
+    weights = draw.q8 if gated_q8 in kernels else draw.q4
+    given = {"gate": weights(n, k), "up": weights(n, k), "x": draw.a8(rows, k)}
+    given |= {"gate_bias": draw.f32(n), "up_bias": draw.f32(n)}
+    plain, fused, parts = np.zeros((rows, n), np.float32), A8.empty(rows, n), A8.empty(rows, n)
+    run(kernels[0], y=plain, **given)
+    run(kernels[1], y=fused, **given)
+    run(quantise, x=plain, y=parts)
+    assert_same_bits(fused, parts, "the activations")
