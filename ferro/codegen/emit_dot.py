@@ -8,6 +8,7 @@ biased by 128 and the sum starts at -128 * (sum of the other operand's values).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ferro.codegen.dialect import Ex, bare
 from ferro.codegen.emit import EMITS, Array, Emitter, row_major
@@ -90,7 +91,36 @@ def _memory_word(e: Emitter, operand: Operand, row: Poly, j: Poly) -> Ex:
     return Ex(code, i32, operand.wide)
 
 
+@dataclass(frozen=True)
+class Product:
+    """An int8 dot whose sums are in ``array``, lanes along its axis ``array.lane``."""
+
+    op: Op
+    on_lanes: Operand
+    other: Operand
+    array: Array
+    unsigned: bool
+
+    @property
+    def k(self) -> int:
+        return self.op.args[0].shape[1]
+
+
 def emit_dot_i8(e: Emitter, op: Op) -> None:
+    if op.attrs.get("joined"):
+        return
+    products = [_started(e, each) for each in (op, *op.attrs.get("with", ()))]
+    if len({product.array.lane for product in products}) == 1:
+        _accumulate(e, products)
+    else:
+        for product in products:
+            _accumulate(e, [product])
+    for product in products:
+        e.keep(product.op.result, product.array)
+
+
+def _started(e: Emitter, op: Op) -> Product:
+    """The product with its sums at where they start."""
     a, b = op.args
     lane = e.dimensions.lane_axis(op.result)
     (tile_a, k_a), (tile_b, k_b) = resolve(e, a, 1), resolve(e, b, 0)
@@ -100,49 +130,74 @@ def emit_dot_i8(e: Emitter, op: Op) -> None:
         if _needs_memory(e, operand):
             e.memory(operand.tile)
     array = e.declare(op.result, lane)
-    words = a.shape[1] // 4
-    source = e.plan.defs.get(on_lanes.tile)
-    streamed = source if source is not None and source.name == "load_block" else None
     unsigned = is_biased(e.dialect.target.dot) and lane is not None
-    small = streamed is not None and e.weights[streamed.attrs["buffer"]].small
-    _start(e, other, array, unsigned and not small, words)
-    # the operand on the lanes is the outer loop: its word is loaded once for all of the other
-    outer, inner = (0, 1) if lane == 0 else (1, 0)
-    if _by_blocks(e, lane, words, (rows, columns)):
-        dot_by_blocks(e, on_lanes, other, array, dot_of(e, lane, a.shape[1]))
-        e.keep(op.result, array)
+    source = _streamed(e, on_lanes)
+    small = source is not None and e.weights[source.attrs["buffer"]].small
+    _start(e, other, array, unsigned and not small, a.shape[1] // 4)
+    return Product(op, on_lanes, other, array, unsigned)
+
+
+def _streamed(e: Emitter, operand: Operand) -> Op | None:
+    """The load of the weights that an operand is."""
+    source = e.plan.defs.get(operand.tile)
+    return source if source is not None and source.name == "load_block" else None
+
+
+def _accumulate(e: Emitter, products: list[Product]) -> None:
+    """Products of one shape in one loop over k."""
+    words, lane = products[0].k // 4, products[0].array.lane
+    blocks = [_by_blocks(e, lane, words, (p.on_lanes, p.other)) for p in products]
+    if any(blocks):
+        for product, by_blocks in zip(products, blocks, strict=True):
+            if by_blocks:
+                dot = dot_of(e, lane, product.k)
+                dot_by_blocks(e, product.on_lanes, product.other, product.array, dot)
+            else:
+                _by_words(e, [product])
         return
+    _by_words(e, products)
+
+
+def _by_words(e: Emitter, products: list[Product]) -> None:
+    size = sum(_size(product.array) for product in products)
+    straight = size <= UNROLLED_TILE
 
     def at_word(j: Poly) -> None:
-        def at_outer(o: tuple[Poly, ...]) -> None:
-            if streamed is not None and lane is not None:
-                prefetch(e, streamed, o[0], j)
-            w, bytes = word(e, on_lanes, o[0], j)
-            w = _with_bias(e, w, bytes, unsigned)
+        for product in products:
+            _word_product(e, product, j, straight)
 
-            def at_inner(i: tuple[Poly, ...]) -> None:
-                x, x_bytes = word(e, other, i[0], j)
-                x = _with_bias(e, x, x_bytes, False)
-                index = (o[0], i[0]) if lane == 0 else (i[0], o[0])
-                target = e.element(array, index)
-                code = e.template(
-                    f"dot/{dot_of(e, lane, a.shape[1])}",
-                    acc=target,
-                    w=w.code,
-                    x=e.dialect.widen(x) if lane is not None else x.code,
-                    helper=lambda name: e.dialect.helper(
-                        name, lane is not None, abi=e.dialect.target.abi
-                    ),
-                )
-                e.line(f"{target} = {code};")
+    words = products[0].k // 4
+    _steps(e, words, min(UNROLLED_WORDS, UNROLLED_PRODUCTS // size), at_word)
 
-            e.nest((array.registers[inner],), at_inner, unroll=straight or None)
 
-        e.nest((array.registers[outer],), at_outer, unroll=straight)
+def _word_product(e: Emitter, product: Product, j: Poly, straight: bool) -> None:
+    """Adds the products of word ``j`` of every row and column."""
+    array, on_lanes, other = product.array, product.on_lanes, product.other
+    lane, source = array.lane, _streamed(e, on_lanes)
+    dot = dot_of(e, lane, product.k)
+    # the operand on the lanes is the outer loop: its word is loaded once for all of the other
+    outer, inner = (0, 1) if lane == 0 else (1, 0)
 
-    straight = _size(array) <= UNROLLED_TILE
-    _steps(e, words, min(UNROLLED_WORDS, UNROLLED_PRODUCTS // _size(array)), at_word)
-    e.keep(op.result, array)
+    def helper(name: str) -> str:
+        return e.dialect.helper(name, lane is not None, abi=e.dialect.target.abi)
+
+    def at_outer(o: tuple[Poly, ...]) -> None:
+        if source is not None and lane is not None:
+            prefetch(e, source, o[0], j)
+        w, bytes = word(e, on_lanes, o[0], j)
+        w = _with_bias(e, w, bytes, product.unsigned)
+
+        def at_inner(i: tuple[Poly, ...]) -> None:
+            x, x_bytes = word(e, other, i[0], j)
+            x = _with_bias(e, x, x_bytes, False)
+            target = e.element(array, (o[0], i[0]) if lane == 0 else (i[0], o[0]))
+            wide = e.dialect.widen(x) if lane is not None else x.code
+            code = e.template(f"dot/{dot}", acc=target, w=w.code, x=wide, helper=helper)
+            e.line(f"{target} = {code};")
+
+        e.nest((array.registers[inner],), at_inner, unroll=straight or None)
+
+    e.nest((array.registers[outer],), at_outer, unroll=straight)
 
 
 def _by_blocks(e: Emitter, lane: int | None, words: int, operands: tuple[Operand, ...]) -> bool:

@@ -13,6 +13,7 @@ from ferro.codegen.expand import blocks_of, derived_pointers, expand, padded, un
 from ferro.codegen.functions import Functions
 from ferro.codegen.inline import Plan
 from ferro.codegen.layouts import A8_ROWS, Q8_ROWS, is_biased
+from ferro.codegen.pairs import side_by_side
 from ferro.codegen.poly import Poly
 from ferro.codegen.program import DOT_LOWERINGS, Argument, Config, Entry, Program, Target
 from ferro.codegen.split import split_walk
@@ -221,6 +222,7 @@ def _entry(
     """The text of one OpenCL kernel and how to launch it."""
     target = dialect.target
     expanded, sums = expand(kernel, target.lanes, is_biased(target.dot))
+    expanded = side_by_side(expanded)
     dimensions = Dimensions(expanded, target.lanes, config.lane_axis)
     if target.kind == "simt" and not subgroup.has_sub_group(target):
         dimensions.uniform = uniform_loads(expanded, dimensions)
