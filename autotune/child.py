@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import IO, Any
 
 from autotune.candidates import Candidate
 from autotune.messages import Check, Checked, Job, Time
+from ferro.runtime.children import environment
 
 WORKER = "autotune.worker"
 PATIENCE = 5.0  # seconds for a killed process to be gone
@@ -81,7 +81,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
-                env=_environment(),
+                env=environment(),
             )
         self._channel = Connection(ours.detach())
         self._exchange(self._channel, self.job, START)
@@ -120,8 +120,3 @@ def answered(channel: Connection, timeout: float) -> bool:
             return True
         timeout -= 1.0
     return False
-
-
-def _environment() -> dict[str, str]:
-    """Ours, with our own search path: the child imports what we have imported."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

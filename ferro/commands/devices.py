@@ -28,28 +28,36 @@ def run(args: argparse.Namespace) -> int:
             progress.step(f"probing {info.alias} (once per device and driver)", 0)
             described.append(describe(info, not args.no_probe))
             progress.step()
+    failures = [d["failure"] for d in described if "failure" in d]
     if args.json:
         emit(to_json({"devices": described, "missing": missing()}))
-        return 0
+        return 1 if failures else 0
     emit(table(COLUMNS, [row(d) for d in described]))
     for each in described if args.details else []:
         emit(f"\n{each['alias']}: {each['name']}, {each['platform']} {each['version']}")
         emit(details(each))
-    for sentence in missing():
+    for sentence in [*missing(), *failures]:
         note(sentence)
-    return 0
+    return 1 if failures else 0
 
 
 def describe(info: DeviceInfo, probed: bool) -> dict[str, Any]:
-    """The device's facts, with the findings of its probes (made in child processes)."""
+    """The device's facts, with the findings of its probes (made in child processes).
+
+    ``failure`` says why the probes of a device could not be run.
+    """
     described: dict[str, Any] = {**vars(info), "identity": info.identity}
     if info.kind == INTERPRETER:
         return {**described, "exact": "yes", "targets": [], "dots": [], "features": []}
     if not probed:
         return described
+    from ferro.runtime.errors import DeviceUnusable
     from ferro.runtime.probes import findings, targets
 
-    found = findings(info)
+    try:
+        found = findings(info)
+    except DeviceUnusable as error:
+        return {**described, "exact": "not probed", "failure": str(error)}
     return {
         **described,
         "exact": found.exact,
@@ -73,7 +81,7 @@ def row(described: dict[str, Any]) -> list[object]:
         described["name"][:40],
         described["driver"][:24],
         f"{memory / 2**30:.1f} GiB" if memory else None,
-        exact if exact in ("yes", "") else "no",
+        exact if exact in ("yes", "not probed", "") else "no",
         " ".join(described.get("targets", [])),
         " ".join(described.get("dots", [])),
     ]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ferro.runtime.children import environment
 from ferro.runtime.vendors import REINSTALL
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
@@ -53,7 +54,9 @@ def import_error() -> str:
 def _child_error(program: str, *words: str) -> str:
     command = [sys.executable, "-c", program, *words]
     try:
-        child = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        child = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=environment()
+        )
     except subprocess.TimeoutExpired:
         return "loading it takes longer than a minute"
     if child.returncode < 0:
@@ -71,7 +74,9 @@ def opencl_devices() -> tuple[str, ...]:
     )
     command = [sys.executable, "-c", program]
     try:
-        child = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        child = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, env=environment()
+        )
     except subprocess.TimeoutExpired:
         return ()
     return tuple(child.stdout.splitlines()) if child.returncode == 0 else ()

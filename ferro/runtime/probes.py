@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -19,6 +21,8 @@ import numpy as np
 
 from ferro.codegen.program import DOT_LOWERINGS, Target
 from ferro.runtime import probe_checks, probe_sources
+from ferro.runtime.children import environment
+from ferro.runtime.errors import DeviceUnusable
 from ferro.runtime.folders import cache_folder, write_atomically
 from ferro.runtime.listing import (
     INTERPRETER,
@@ -30,8 +34,8 @@ from ferro.runtime.listing import (
 
 MARK = "ferro-probe "
 TIMEOUT = 120.0
-NO_DEVICE = 77
-_ABSENT = f"the process ended with status {NO_DEVICE}"
+READY = "ready"
+STOPPED = (-signal.SIGKILL, -signal.SIGTERM)  # from outside: says nothing of the probe
 EXACTNESS = ("arithmetic", "vector arithmetic", "conversions", "vload_half")
 FEATURES = ("vload_half", "block_read", "prefetch")
 ABIS = dict.fromkeys(("vnni512", "vnni256", "prefetch"), ("intel", "pocl"))
@@ -70,7 +74,10 @@ _known: dict[str, Findings] = {}
 
 
 def findings(info: DeviceInfo) -> Findings:
-    """What the probes found, from memory, from disk, or by probing now (seconds)."""
+    """What the probes found, from memory, from disk, or by probing now (seconds).
+
+    Raises DeviceUnusable, and keeps nothing, where the probes could not be run.
+    """
     if info.kind == INTERPRETER:
         return Findings(dict.fromkeys(("emulated", *EXACTNESS), ""))
     found = _known.get(info.identity) or _load(info)
@@ -122,17 +129,24 @@ def _forms(name: str, info: DeviceInfo) -> list[str]:
 
 
 def probe(info: DeviceInfo) -> Findings:
-    """Run every probe in child processes; a probe that ends its child is a probe that failed."""
+    """Run every probe in child processes; a probe that ends its child is a probe that failed.
+
+    One that gives no answer, or whose child is killed from outside, gets a second try: the machine
+    may have been busy or out of memory. Raises DeviceUnusable if a child gets to no probe.
+    """
     waiting = wanted_probes(info)
     results: dict[str, str] = {}
+    tried: set[str] = set()
     while waiting:
-        done, died = _child(info, waiting)
-        if died == _ABSENT:
-            return _sum_up({**results, **dict.fromkeys(waiting, "no such device")}, info.alias)
+        done, end = _child(info, waiting)
         results |= done
         waiting = waiting[len(done) :]
-        if waiting and (died or not done):
-            results[waiting.pop(0)] = died or "the probe gave no result"
+        if not waiting:
+            break
+        if end.passing and waiting[0] not in tried:
+            tried.add(waiting[0])
+        else:
+            results[waiting.pop(0)] = end.reason or "the probe gave no result"
     return _sum_up(results, info.alias)
 
 
@@ -149,23 +163,43 @@ def _sum_up(results: dict[str, str], alias: str) -> Findings:
     return Findings(plain, abi or ("pocl" if alias == "pocl" else "intel"))
 
 
-def _child(info: DeviceInfo, names: list[str]) -> tuple[dict[str, str], str]:
-    """Results of a child over these probes, and how it died if it did not do all of them."""
+@dataclass(frozen=True)
+class _End:
+    """How a child ended ("" if well); ``passing`` if it need not end so again."""
+
+    reason: str = ""
+    passing: bool = False
+
+
+def _child(info: DeviceInfo, names: list[str]) -> tuple[dict[str, str], _End]:
+    """The results of a child over these probes, and how it ended."""
     command = [sys.executable, "-m", "ferro.runtime.probes", info.identity, *names]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    try:
-        output, _ = child.communicate(timeout=TIMEOUT)
-        died = f"the process ended with status {child.returncode}" if child.returncode else ""
-    except subprocess.TimeoutExpired:
-        child.kill()
-        output, _ = child.communicate()
-        died = f"no answer within {TIMEOUT:g} s"
-    done = {}
-    for line in output.decode(errors="replace").splitlines():
-        if line.startswith(MARK):
-            name, result = json.loads(line[len(MARK) :])
-            done[name] = result
-    return done, died
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment())
+        try:
+            output, _ = child.communicate(timeout=TIMEOUT)
+            reason = f"the process ended with status {child.returncode}" if child.returncode else ""
+            end = _End(reason, child.returncode in STOPPED)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            output, _ = child.communicate()
+            end = _End(f"no answer within {TIMEOUT:g} s", True)
+        lines = output.decode(errors="replace").splitlines()
+        done = dict(json.loads(line[len(MARK) :]) for line in lines if line.startswith(MARK))
+        if done.pop(READY, None) is None:
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").split("\n")
+            raise _unprobed(info, end, [line.strip() for line in said if line.strip()])
+    return done, end
+
+
+def _unprobed(info: DeviceInfo, end: _End, errors: list[str]) -> DeviceUnusable:
+    """A child that did not get to its first probe: nothing is known of the device."""
+    words = [end.reason or "the process ended early", *(line[:200] for line in errors[-1:])]
+    return DeviceUnusable(
+        f"{info.alias}: the probes that find out what it can do did not start"
+        f" ({': '.join(words)}). Nothing was kept; they are tried again at the next use"
+    )
 
 
 def _load(info: DeviceInfo) -> Findings | None:
@@ -227,13 +261,14 @@ def _options(device: Any, name: str) -> bytes:
 
 
 def main(identity: str, names: list[str]) -> None:
-    """The child: one line of output for each probe, as soon as it is known."""
+    """The child: a line when the device is found, and one for each probe as soon as it is known."""
     for index, device in enumerate(opencl_devices()):
         if describe(index, device).identity == identity:
+            print(MARK + json.dumps([READY, ""]), flush=True)
             for name in names:
                 print(MARK + json.dumps([name, run_probe(device, name)]), flush=True)
             return
-    sys.exit(NO_DEVICE)
+    sys.exit("this process does not see the device")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from ferro.commands import COMMANDS, UsageError
 from ferro.commands.kernels import unspecified
 from ferro.dsl.kernel import KernelDefinition
 from ferro.runtime.cache import ProgramCache
-from ferro.runtime.errors import NoSuchDevice, OutOfMemory
+from ferro.runtime.errors import DeviceUnusable, NoSuchDevice, OutOfMemory
+from ferro.runtime.listing import DeviceInfo
 from kernels_src.matmul import matmul_q8
 
 Capture = pytest.CaptureFixture[str]
@@ -369,6 +370,24 @@ def test_devices_always_has_the_interpreter(capsys: Capture) -> None:
     assert (device["alias"], device["exact"]) == ("interpreter", "yes")
     assert main(["devices", "--no-probe"]) == 0
     assert "interpreter" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_device_whose_probes_do_not_start_is_listed_as_not_probed(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu = DeviceInfo(0, "pocl", "cpu", "Portable Computing Language", "3.0", "3.0", "cpu")
+
+    def findings(info: DeviceInfo) -> None:
+        raise DeviceUnusable("pocl: the probes did not start (ImportError)")
+
+    monkeypatch.setattr(sys.modules["ferro.runtime.devices"], "devices", lambda: [cpu])
+    monkeypatch.setattr("ferro.runtime.probes.findings", findings)
+    assert main(["devices"]) == 1
+    printed = capsys.readouterr()
+    assert "not probed" in printed.out and "ImportError" in printed.err
+    assert main(["devices", "--json"]) == 1
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert "did not start" in device["failure"] and "dots" not in device
 
 
 def test_devices_tells_its_progress_to_a_terminal_only(

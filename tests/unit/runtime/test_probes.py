@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ferro.runtime import probe_checks, probe_sources, probes
+from ferro.runtime.errors import DeviceUnusable
 from ferro.runtime.listing import DeviceInfo, interpreter_info
 from ferro.runtime.probes import EXACTNESS, Findings
 
@@ -16,6 +18,7 @@ CPU = DeviceInfo(0, "pocl", "cpu", "Portable Computing Language", "3.0", "3.0", 
 GPU = DeviceInfo(0, "intel-gpu", "UHD", "Intel OpenCL Graphics", "3.0", "25", "gpu")
 LLVMPIPE = DeviceInfo(0, "rusticl", "llvmpipe", "rusticl", "3.0", "22", "cpu")
 EXACT = dict.fromkeys(EXACTNESS, "")
+PYTHON = sys.executable
 
 
 @pytest.fixture
@@ -78,7 +81,8 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     """A child that does ``body`` for each probe's ``name``."""
     program = tmp_path / "child"
     program.write_text(
-        f"#!{sys.executable}\nimport json, os, sys, time\n"
+        f"#!{PYTHON}\nimport json, os, sys, time\n"
+        f"print({probes.MARK!r} + json.dumps([{probes.READY!r}, '']), flush=True)\n"
         f"for name in sys.argv[4:]:\n    {body}\n"
         f"    print({probes.MARK!r} + json.dumps([name, '']), flush=True)\n"
     )
@@ -102,6 +106,53 @@ def test_a_probe_that_hangs_fails_alone(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(probes, "TIMEOUT", 1.0)
     found = probes.probe(CPU)
     assert "no answer within 1 s" in found.results["dp4a"] and found.works("avx2")
+
+
+def test_a_probe_whose_process_was_killed_from_outside_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "killed"
+    once = f"os.path.exists({str(mark)!r}) or (open({str(mark)!r}, 'w'), os.kill(os.getpid(), 9))"
+    child(tmp_path, monkeypatch, once)
+    monkeypatch.setattr(probes, "wanted_probes", lambda info: ["dp4a", "avx2"])
+    assert probes.probe(CPU).results == {"dp4a": "", "avx2": ""}
+    child(tmp_path, monkeypatch, "name == 'dp4a' and os.kill(os.getpid(), 9)")
+    assert "status -9" in probes.probe(CPU).results["dp4a"]
+
+
+UNSTARTED = {
+    "raises": ("raise ImportError('no ferro here')", "ImportError: no ferro here"),
+    "ends": ("raise SystemExit(3)", "status 3"),
+    "ends well": ("raise SystemExit(0)", "ended early"),
+    "is killed": ("import os; os.kill(os.getpid(), 9)", "status -9"),
+    "hangs": ("import time; time.sleep(30)", "no answer"),
+}
+
+
+@pytest.mark.parametrize("body, said", UNSTARTED.values(), ids=list(UNSTARTED))
+def test_probes_that_do_not_start_are_an_error_and_no_finding(
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "child"
+    program.write_text(f"#!{PYTHON}\n{body}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(probes.sys, "executable", str(program))
+    monkeypatch.setattr(probes, "TIMEOUT", 2.0)
+    monkeypatch.setattr(probes, "_known", {})
+    monkeypatch.setenv("FERRO_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(DeviceUnusable, match="did not start") as raised:
+        probes.findings(CPU)
+    assert said in str(raised.value)
+    assert not probes._known and not list((tmp_path / "cache").rglob("*.json"))
+
+
+def test_a_process_that_does_not_see_the_device_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERRO_CACHE_DIR", str(tmp_path))
+    nowhere = replace(CPU, name="a device of another machine")
+    with pytest.raises(DeviceUnusable, match="does not see the device"):
+        probes.probe(nowhere)
 
 
 def test_findings_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
