@@ -206,13 +206,20 @@ def model(
     for key_name, value in all_keys.items():
         if key_name not in without:
             add(writer, f"{architecture}.{key_name}", value)
-    writer.add_token_list([f"<{i}>" for i in range(TOKENS)])
+    tokens(writer)
     random = np.random.default_rng(0)
     for tensor, shape in {**own_shapes, **(shapes or {})}.items():
         if tensor not in without:
             add_tensor(writer, tensor, random.standard_normal(shape, dtype=np.float32), kind)
     finish(writer)
     return path
+
+
+def tokens(writer: gguf.GGUFWriter) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([f"<{i}>" for i in range(TOKENS)])
+    writer.add_token_merges(["< 1"])
 
 
 def add(writer: gguf.GGUFWriter, name: str, value: Any) -> None:

@@ -30,6 +30,7 @@ class Model:
         self.eps = self.number("attention.layer_norm_rms_epsilon")
         width = self.number("embedding_length")
         self.head = self.number("attention.key_length", width // self.heads)
+        self.period = self.number("attention.sliding_window_pattern", 6)
         self.base = self.number("rope.freq_base", 10000.0)
 
     def get(self, key: str) -> Any:
@@ -88,12 +89,17 @@ def attend(q: Array, k: Array, v: Array, window: int = 0) -> Array:
     return np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), v).reshape(n, -1)
 
 
+def product(m: Model, name: str, x: Array) -> Array:
+    return x @ m[name].T + m.tensors.get(f"{name}.bias", 0.0)
+
+
 def qkv(m: Model, b: str, x: Array) -> list[Array]:
-    return [(x @ m[f"{b}attn_{name}"].T).reshape(len(x), -1, m.head) for name in "qkv"]
+    return [product(m, f"{b}attn_{name}", x).reshape(len(x), -1, m.head) for name in "qkv"]
 
 
 def feed_forward(m: Model, b: str, x: Array, act: Any) -> Array:
-    return (act(x @ m[f"{b}ffn_gate"].T) * (x @ m[f"{b}ffn_up"].T)) @ m[f"{b}ffn_down"].T
+    inner = act(product(m, f"{b}ffn_gate", x)) * product(m, f"{b}ffn_up", x)
+    return product(m, f"{b}ffn_down", inner)
 
 
 def head(m: Model, x: Array) -> Array:
@@ -106,7 +112,7 @@ def llama(m: Model, ids: Any) -> Array:
         b = f"blk.{i}."
         q, k, v = qkv(m, b, rms(h, m[f"{b}attn_norm"], m.eps))
         q, k = rope(q, m.base, True), rope(k, m.base, True)
-        h = h + attend(q, k, v) @ m[f"{b}attn_output"].T
+        h = h + product(m, f"{b}attn_output", attend(q, k, v))
         h = h + feed_forward(m, b, rms(h, m[f"{b}ffn_norm"], m.eps), silu)
     return head(m, rms(h, m["output_norm"], m.eps))
 
@@ -134,7 +140,7 @@ def lfm2(m: Model, ids: Any) -> Array:
 
 def gemma3(m: Model, ids: Any) -> Array:
     h = m["token_embd"][ids] * np.sqrt(m["token_embd"].shape[1])
-    window, period = m.number("attention.sliding_window"), 6
+    window, period = m.number("attention.sliding_window"), m.period
     for i in range(m.blocks):
         b, near = f"blk.{i}.", i % period < period - 1
         q, k, v = qkv(m, b, rms(h, m[f"{b}attn_norm"], m.eps))
