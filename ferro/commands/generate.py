@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,20 +48,21 @@ def run(args: argparse.Namespace) -> int:
     from ferro.models.generation import Stream
 
     path = options.model(args)
-    sampling_options.given(args)
+    wanted = sampling_options.chosen(args)
     asked = source(args)
     started = time.perf_counter()
     with engine_options.opened(args, path) as model:
         loading = time.perf_counter() - started
-        chosen = sampling_options.chosen(args, model.file.metadata, plain=args.raw)
+        if not args.raw:
+            wanted = sampling_options.chosen(args, model.file.metadata)
         stream = Stream(model)
         if asked is None:
             from ferro.commands.terminal_chat import TerminalChat
 
             with template_of(model) as template:
-                TerminalChat(stream, template, chosen, args.system, args.stats).run()
+                TerminalChat(stream, template, wanted, args.system, args.stats).run()
             return 0
-        generation = stream.complete(tokens(model, asked), chosen)
+        generation = stream.complete(tokens(model, asked), wanted)
         answer(args, generation, stream, loading)
     return 0
 
@@ -169,7 +170,7 @@ def answer(
         note(summary(generation))
 
 
-def show(pieces: Sequence[str] | Generation) -> None:
+def show(pieces: Iterable[str]) -> None:
     """Write pieces of text as they come."""
     for piece in pieces:
         sys.stdout.write(piece)

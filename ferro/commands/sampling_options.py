@@ -57,9 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
-    """The fields of ``Sampling`` that the options name. Raises UsageError, BadSampling."""
-    from ferro.models.sampler import Sampling
-
+    """The fields of ``Sampling`` that the options name. Raises UsageError."""
     found = {
         name: getattr(args, name) for _, name, _, _ in FIELDS if getattr(args, name) is not None
     }
@@ -71,22 +69,23 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
         if args.seed < 0:
             raise UsageError(f"--seed takes a number of at least 0, got {args.seed}")
         found["seed"] = args.seed
-    Sampling(**found)
     return found
 
 
-def chosen(args: argparse.Namespace, metadata: Metadata, plain: bool) -> Options:
-    """The options of a completion. What is recommended for the model counts where nothing else is
-    asked for, except in ``plain`` text and for greedy choice, which take the logits as they are.
+def chosen(args: argparse.Namespace, metadata: Metadata | None = None) -> Options:
+    """The options of a completion. What ``metadata`` recommends counts where nothing else is asked
+    for, except for greedy choice, which takes the logits as they are.
 
-    Raises UsageError, BadSampling, BadRequest.
+    Raises UsageError, BadSampling, BadRequest, WrongValue.
     """
     from ferro.models.completion import Options
     from ferro.models.recommended import recommended
     from ferro.models.sampler import Sampling
 
     asked = given(args)
-    usual = {} if plain or asked.get("temperature") == 0 else recommended(metadata)
+    usual: dict[str, Any] = {}
+    if metadata is not None and asked.get("temperature") != 0:
+        usual = recommended(metadata)
     return Options(Sampling(**(usual | asked)), args.n_predict, tuple(args.stop), args.ignore_eos)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ferro.runtime.folders import cache_folder, write_atomically
+from ferro.runtime.folders import cache_folder, models_folder, write_atomically
 
 
 def test_the_users_choice_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,6 +18,23 @@ def test_the_users_choice_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/c")
     assert cache_folder() == Path("/c/.cache/ferro")
+
+
+def test_models_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERRO_MODELS_DIR", "/a")
+    assert models_folder() == Path("/a")
+    monkeypatch.delenv("FERRO_MODELS_DIR")
+    monkeypatch.setenv("XDG_DATA_HOME", "/b")
+    assert models_folder() == Path("/b/ferro/models")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", "/c")
+    assert models_folder() == Path("/c/.local/share/ferro/models")
+
+
+def test_a_file_may_be_read_by_whom_any_new_file_may(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "ours", b"")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_a_failed_write_leaves_the_old_file(
