@@ -79,6 +79,14 @@ class Cache:
         for piece in pieces:
             self._ends[piece.slot] = piece.end
 
+    def end(self, slot: int) -> int:
+        """How many tokens a slot holds."""
+        return self._ends[slot]
+
+    def hold(self, slot: int, tokens: int) -> None:
+        """Take note that a slot was made to hold as many tokens by other means than a pass."""
+        self._ends[slot] = tokens
+
     def release(self) -> None:
         """Give the memory back."""
         for buffers in self.layers:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ferro.codegen.program import Target
 from ferro.models import cache as caches
-from ferro.models import loading, passes, rope, weights
+from ferro.models import loading, passes, rope, snapshots, weights
 from ferro.models.architectures import ARCHITECTURES, recognise
 from ferro.models.architectures.blocks import ROPE_DIVISORS, parts
 from ferro.models.cache import KINDS, Cache
@@ -22,6 +22,7 @@ from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters
 from ferro.models.layers import KERNELS, Layers, Loaded, rotation
 from ferro.models.passes import Piece, Shape
+from ferro.models.snapshots import Snapshot
 from ferro.models.tokenizer import Tokenizer
 from ferro.runtime.device import Device
 
@@ -111,6 +112,25 @@ class LanguageModel:
         recorded.plan.run()
         self._loaded.cache.advance(pieces)
         return recorded.logits.part(0, sum(piece.wanted for piece in pieces)).read()
+
+    def save(self, slot: int) -> Snapshot:
+        """A copy of what a slot holds, which is not nothing. Raises OutOfMemory, DeviceLost."""
+        return Snapshot(self.device, self._loaded.cache, slot)
+
+    def restore(self, snapshot: Snapshot, slot: int, tokens: int | None = None) -> None:
+        """Make a slot hold what was saved, or its first ``tokens`` if ``rewinds``. Raises
+        DeviceLost."""
+        kept = snapshot.tokens if tokens is None else tokens
+        snapshot.restore(self.device, self._loaded.cache, slot, kept)
+
+    def snapshot_bytes(self, tokens: int) -> int:
+        """What a copy of that many tokens takes on the device."""
+        return snapshots.nbytes(self._loaded.cache, tokens)
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether a slot can be taken back to any position before its end."""
+        return all(layer.attends for layer in self.hyperparameters.layers)
 
     def close(self) -> None:
         """Give the device's memory back."""
