@@ -1,0 +1,64 @@
+"""How many tokens of prompts go into a pass, from how long passes took.
+
+Knows no stream and no model: it is told of passes, and asked for a size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STEP = 32  # numbers of rows are rounded up to multiples of it, so that few plans exist
+ALONE = 256  # rows of a pass that nobody waits for
+NEWEST = 0.3  # weight of the newest pass in a rate
+
+
+@dataclass
+class Rate:
+    """Seconds a row or a pass, the newest ones counting most."""
+
+    seconds: float | None = None
+
+    def heard(self, seconds: float) -> None:
+        before = self.seconds
+        self.seconds = seconds if before is None else before + NEWEST * (seconds - before)
+
+
+class Pacing:
+    """Sizes of slices for a limit of time, and the decoding streams' share of it."""
+
+    def __init__(self, slice_seconds: float, decode_share: float, most_rows: int) -> None:
+        """``decode_share`` is from 0 to below 1; ``most_rows`` bounds a pass."""
+        self._slice_seconds, self._share, self._most = slice_seconds, decode_share, most_rows
+        self._filling, self._decoding = Rate(), Rate()
+        self._owed = 0.0
+
+    @property
+    def prefill_rate(self) -> float | None:
+        """Tokens of prompts a second."""
+        return None if self._filling.seconds is None else 1 / self._filling.seconds
+
+    @property
+    def decode_seconds(self) -> float | None:
+        """Seconds of a pass that decodes only."""
+        return self._decoding.seconds
+
+    def rows(self, decoding: int, contended: bool) -> int:
+        """How many tokens of prompts the next pass takes beside ``decoding`` rows; none while the
+        decoding streams are owed time. ``contended`` if anybody else waits."""
+        if decoding and self._owed > 0:
+            return 0
+        rows = ALONE
+        if contended and self._filling.seconds is not None:
+            fitting = int(self._slice_seconds / self._filling.seconds)
+            rows = max(STEP, min(ALONE, fitting // STEP * STEP))
+        return max(1, min(rows, self._most) - decoding)
+
+    def passed(self, decoding: int, filled: int, seconds: float) -> None:
+        """Hear of a pass with that many rows of either kind."""
+        if filled:
+            # what decoding adds to a pass is little beside a slice
+            self._filling.heard(seconds / (filled + decoding))
+            self._owed = seconds * self._share / (1 - self._share) if decoding else 0.0
+        else:
+            self._decoding.heard(seconds)
+            self._owed -= seconds
