@@ -6,7 +6,7 @@ from ferro.dsl import kernel, tl
 
 
 @kernel
-def moved(x, y, x_row, y_row, count, M, N, K, BLOCK, F16):
+def copied_rows(x, y, x_row, y_row, count, M, N, K, BLOCK, F16):
     k = tl.block(0, K, BLOCK)
     r = tl.program_id(1, count)
     there = (k < K) & (x_row + r < M) & (y_row + r < N)
@@ -24,7 +24,7 @@ def copy_rows_f32(
     BLOCK: tl.schedule[64, 256, 1024] = 256,
 ):
     """y[y_row + r] = x[x_row + r] for ``count`` rows, as far as both have them."""
-    moved(x, y, x_row, y_row, count, M, N, K, BLOCK, False)
+    copied_rows(x, y, x_row, y_row, count, M, N, K, BLOCK, False)
 
 
 @kernel
@@ -37,7 +37,7 @@ def copy_rows_f16(
     BLOCK: tl.schedule[64, 256, 1024] = 256,
 ):
     """The same in float16."""
-    moved(x, y, x_row, y_row, count, M, N, K, BLOCK, True)
+    copied_rows(x, y, x_row, y_row, count, M, N, K, BLOCK, True)
 
 
 @kernel
@@ -50,4 +50,4 @@ def copy_rows_i8(
     BLOCK: tl.schedule[64, 256, 1024] = 256,
 ):
     """The same in int8."""
-    moved(x, y, x_row, y_row, count, M, N, K, BLOCK, False)
+    copied_rows(x, y, x_row, y_row, count, M, N, K, BLOCK, False)
