@@ -176,9 +176,21 @@ def test_slices_on_the_interpreter(name: str, weights: str, cache: str) -> None:
 
 @pytest.mark.parametrize(("weights", "cache"), FORMS)
 @pytest.mark.parametrize("name", tiny.NAMES)
+def test_a_quick_device_gives_the_bits_of_the_interpreter(
+    name: str, weights: str, cache: str, quick_stack: Stack
+) -> None:
+    check_against_the_interpreter(name, weights, cache, quick_stack)
+
+
+@pytest.mark.parametrize(("weights", "cache"), FEW)
+@pytest.mark.parametrize("name", tiny.NAMES)
 def test_every_device_gives_the_bits_of_the_interpreter(
     name: str, weights: str, cache: str, stack: Stack
 ) -> None:
+    check_against_the_interpreter(name, weights, cache, stack)
+
+
+def check_against_the_interpreter(name: str, weights: str, cache: str, stack: Stack) -> None:
     wanted = on_the_interpreter(name, weights, cache)
     with opened(stack.device, name, weights, cache, target=stack.target) as model:
         assert same(sliced(model, IDS[:SHORT], (8, SHORT)), wanted)
