@@ -62,8 +62,8 @@ def test_a_broken_file(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(ggufs.model(tmp_path / "model.gguf").read_bytes()[:-100])
     assert main(["inspect", str(path), "--json"]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == "" and "cut short: tensor `" in printed.err
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["kind"] == "CutShort" and "cut short: tensor `" in error["message"]
 
 
 @pytest.mark.parametrize(("name", "said"), [("absent", "No such file"), (".", "Is a directory")])
