@@ -34,9 +34,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--weights",
-        choices=("q8", "f32"),
-        default="q8",
-        help="f32: weights and activations in float32, to compare with (default q8)",
+        choices=("q4", "q8", "f32"),
+        default="q4",
+        help="q4: 4 bits where the file has 4, else 8; q8: always 8; f32: weights and activations "
+        "in float32, to compare with (default q4)",
     )
 
 

@@ -20,7 +20,7 @@ from ferro.models.cache import KINDS, Cache
 from ferro.models.errors import BadNumbers, UnsupportedArchitecture
 from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters
-from ferro.models.layers import KERNELS, Layers, Loaded, rotation
+from ferro.models.layers import Layers, Loaded, rotation
 from ferro.models.passes import Piece, Shape
 from ferro.models.snapshots import Snapshot
 from ferro.models.tokenizer import Tokenizer
@@ -70,7 +70,7 @@ class LanguageModel:
         path: str | os.PathLike[str],
         device: Device,
         *,
-        weights: str = "q8",
+        weights: str = "q4",
         cache: str = "f16",
         context: int | None = None,
         slots: int = 1,
@@ -78,14 +78,14 @@ class LanguageModel:
     ) -> LanguageModel:
         """Load a model file onto ``device``.
 
-        ``weights`` is "q8" or "f32" (then activations are float32 too), ``cache`` "f32", "f16" or
-        "int8"; ``context`` is how many tokens a slot holds (default: 4096, or what the model was
+        ``weights`` is "q4" (matrices that have 4 bits in the file keep 4, all others get 8), "q8"
+        or "f32" (then activations are float32 too), ``cache`` "f32", "f16" or "int8"; ``context`` is how many tokens a slot holds (default: 4096, or what the model was
         made for), ``slots`` how many sequences there may be; ``target`` is how kernels are lowered
         (default: the device's own).
 
         Raises ModelError, BadOption, OutOfMemory (before weights are read).
         """
-        _choice("weights", weights, KERNELS)
+        _choice("weights", weights, loading.FORMS)
         _choice("cache", cache, KINDS)
         file = GgufFile(path)
         made = recognise(file)
@@ -199,7 +199,7 @@ def _load(
         cos, sin = rope.tables(turning, context, divisors)
         tables[turning] = (device.array(cos, "scratch"), device.array(sin, "scratch"))
     buffers = loading.load(file, device, wanted, target)
-    return Loaded(device, target, made, form, buffers, made_caches, tables)
+    return Loaded(device, target, made, form != "f32", buffers, made_caches, tables)
 
 
 def _divisors(file: GgufFile) -> list[float]:

@@ -1,9 +1,9 @@
 """The operations that forward passes are written in.
 
 ``Layers`` launches them for one shape of pass, one kernel or a few each, and gives the buffer of
-the result. *Activations* are what products take: int8 rows with scales where weights are q8, plain
-float32 where they are float32. Rows that belong to no sequence are computed like the others and
-never looked at.
+the result. *Activations* are what products take: int8 rows with scales where weights are packed,
+plain float32 where they are float32. Rows that belong to no sequence are computed like the others
+and never looked at.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from kernels_src.rows import take_rows
-from kernels_src.shortconv import shortconv, shortconv_a8
 
 from ferro.codegen.program import Target
 from ferro.models.cache import Cache
@@ -22,10 +20,14 @@ from ferro.models.hyperparameters import EMBEDDING, Hyperparameters, Layer
 from ferro.models.passes import Inputs, Shape
 from ferro.models.rope import Rotation
 from ferro.runtime.device import Device
-from kernels_src.embedding import embed_f32, embed_q8
-from kernels_src.matmul import gated, gated_q8, matmul, matmul_q8
+from kernels_src.embedding import embed_f32, embed_q4, embed_q8
+from kernels_src.matmul import gated, gated_q8_a8, matmul, matmul_q8
+from kernels_src.matmul_q4 import gated_q4_a8, matmul_q4
 from kernels_src.norms import rmsnorm, rmsnorm_a8, rmsnorm_add
 from kernels_src.quantise import quantise
+from kernels_src.rows import take_rows
+from kernels_src.shortconv import shortconv, shortconv_a8
+from kernels_src.vectors import activate_multiply
 
 Rows = Any  # a buffer of the pass: float32 [rows, columns], or activations
 EVERY_KEY = 2**30 - 1
@@ -33,31 +35,29 @@ EVERY_KEY = 2**30 - 1
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels for one form of weights; their parameters have the same names."""
+    """The kernels for weights of one format; their parameters have the same names."""
 
     embed: Any
-    norm: Any
     product: Any
     gated: Any
-    convolution: Any
-    quantised: bool
 
 
 KERNELS = {
-    "q8": Kernels(embed_q8, rmsnorm_a8, matmul_q8, gated_q8, shortconv_a8, True),
-    "f32": Kernels(embed_f32, rmsnorm, matmul, gated, shortconv, False),
+    "q8": Kernels(embed_q8, matmul_q8, gated_q8_a8),
+    "q4": Kernels(embed_q4, matmul_q4, gated_q4_a8),
+    "": Kernels(embed_f32, matmul, gated),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
     """A model on a device. ``weights`` go by the names of tensors, ``tables`` are cosines and
-    sines [context, rotated / 2]."""
+    sines [context, rotated / 2]; ``quantised``: activations are int8."""
 
     device: Device
     target: Target | None
     made: Hyperparameters
-    form: str
+    quantised: bool
     weights: Mapping[str, Any]
     cache: Cache
     tables: Mapping[Rotation, tuple[Any, Any]]
@@ -73,7 +73,7 @@ class Layers:
 
     def __init__(self, model: Loaded, shape: Shape) -> None:
         self._model, self._made, self._shape = model, model.made, shape
-        self._kernels = KERNELS[model.form]
+        self._quantised = model.quantised
         self._scratch: dict[tuple[Any, ...], Any] = {}
         self.inputs = Inputs(model.device, shape)
 
@@ -86,13 +86,14 @@ class Layers:
         """Hidden rows: those of the embedding matrix, times ``scale``."""
         y = self._hidden(self._shape.rows)
         w = self._model.weights[EMBEDDING]
-        self._run(self._kernels.embed, w=w, tokens=self.inputs.tokens, y=y, scale=scale)
+        self._run(KERNELS[w.format].embed, w=w, tokens=self.inputs.tokens, y=y, scale=scale)
         return y
 
     def norm(self, name: str, x: Rows) -> Rows:
         """x / sqrt(mean(x^2) + eps) * w, as activations."""
         y = self._activations("normed", *x.shape)
-        self._run(self._kernels.norm, x=x, w=self._weight(name), y=y, eps=self._made.eps)
+        kernel = rmsnorm_a8 if self._quantised else rmsnorm
+        self._run(kernel, x=x, w=self._weight(name), y=y, eps=self._made.eps)
         return y
 
     def add_norm(self, name: str, x: Rows, residual: Rows) -> Rows:
@@ -110,24 +111,29 @@ class Layers:
         else:
             y = self._hidden(x.shape[0], residual)
         bias = self._bias(name)
-        self._run(self._kernels.product, w=w, x=x, y=y, bias=bias, residual=residual)
+        self._run(KERNELS[w.format].product, w=w, x=x, y=y, bias=bias, residual=residual)
         return y
 
     def gated(self, gate: str, up: str, x: Rows, act: str) -> Rows:
         """act(gate x) * (up x), as activations."""
-        w = self._weight(gate)
-        y = self._array("gated", x.shape[0], self._outputs(w))
-        self._run(
-            self._kernels.gated,
-            gate=w,
-            up=self._weight(up),
-            x=x,
-            y=y,
-            gate_bias=self._bias(gate),
-            up_bias=self._bias(up),
-            ACT=act,
-        )
-        return self._activated("gated", y)
+        w, v = self._weight(gate), self._weight(up)
+        if w.format != v.format:
+            return self._gated_apart(gate, up, x, act)
+        y = self._activations("gated", x.shape[0], self._outputs(w))
+        biases = {"gate_bias": self._bias(gate), "up_bias": self._bias(up)}
+        self._run(KERNELS[w.format].gated, gate=w, up=v, x=x, y=y, ACT=act, **biases)
+        return y
+
+    def _gated_apart(self, gate: str, up: str, x: Rows, act: str) -> Rows:
+        """The same bits for weights of two formats."""
+        shape = (x.shape[0], self._outputs(self._weight(gate)))
+        parts = [self._array(role, *shape) for role in ("gate", "up", "both")]
+        for name, y in zip((gate, up), parts, strict=False):
+            w = self._weight(name)
+            self._run(KERNELS[w.format].product, w=w, x=x, y=y, bias=self._bias(name))
+        flat = [part.reshape(shape[0] * shape[1]) for part in parts]
+        self._run(activate_multiply, gate=flat[0], up=flat[1], out=flat[2], ACT=act)
+        return self._activated("gated", parts[2])
 
     def attention(self, i: int, qkv: Rows, pairs: str = "halves") -> Rows:
         """softmax(q k^T * scale) v of layer ``i``, as activations: queries and keys normed where
@@ -175,7 +181,7 @@ class Layers:
         """C * conv(B * X) of layer ``i``, as activations, with the state of each slot."""
         y = self._activations("convolved", bcx.shape[0], self._made.width)
         self._run(
-            self._kernels.convolution,
+            shortconv_a8 if self._quantised else shortconv,
             bcx=bcx,
             w=self._weight(f"blk.{i}.shortconv.conv"),
             starts=self.inputs.starts,
@@ -205,8 +211,8 @@ class Layers:
         return self._model.weights.get(f"{name}.bias")
 
     def _outputs(self, w: Any) -> int:
-        """The columns of a product: q8 matrices are [outputs, inputs], float32 ones turned."""
-        return int(w.shape[0 if self._kernels.quantised else 1])
+        """The columns of a product: packed matrices are [outputs, inputs], float32 ones turned."""
+        return int(w.shape[0 if w.format else 1])
 
     def _hidden(self, rows: int, before: Rows = None) -> Rows:
         """Hidden rows other than ``before``, which may not be added to in place."""
@@ -214,14 +220,14 @@ class Layers:
         return self._array("hidden too", rows, self._made.width) if first is before else first
 
     def _activated(self, role: str, x: Rows) -> Rows:
-        if not self._kernels.quantised:
+        if not self._quantised:
             return x
         y = self._activations(role, *x.shape)
         self._run(quantise, x=x, y=y)
         return y
 
     def _activations(self, role: str, rows: int, columns: int) -> Rows:
-        if not self._kernels.quantised:
+        if not self._quantised:
             return self._array(f"{role} activations", rows, columns)
         key = (role, rows, columns)
         if key not in self._scratch:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
-from ferro.codegen.layouts import q8_bytes
+from ferro.codegen.layouts import q4_bytes, q8_bytes
 from ferro.codegen.program import Config, Target
+from ferro.dsl.quantised import Q4, Q8
 from ferro.models import weights
 from ferro.models.gguf import GgufFile
 from ferro.report import Progress
@@ -17,7 +18,11 @@ from ferro.runtime.device import Device
 from ferro.runtime.errors import OutOfMemory
 from ferro.runtime.memory import megabytes
 
-FORMS = ("q8", "f32")
+FORMS = ("q4", "q8", "f32")
+PACKED: dict[str, Callable[[GgufFile, Sequence[str]], Q8 | Q4]] = {
+    "q8": weights.q8,
+    "q4": weights.q4,
+}
 MEGA = 10**6
 WORKERS = 2
 SHOW_AFTER = 1.0  # seconds
@@ -27,8 +32,9 @@ SHOW_AFTER = 1.0  # seconds
 class Part:
     """What a device keeps under one name: a tensor, or the rows of several one after the other.
 
-    ``form`` is "q8" (matrices only), "f32", or "turned" (matrices only): float32 with a row of the
-    file in each column, as float32 products read it. ``config`` names the layout where it is not
+    ``form`` is "q8" (matrices only), "q4" (matrices that have 4 bits in the file), "f32", or
+    "turned" (matrices only): float32 with a row of the file in each column, as float32 products
+    read it. ``config`` names the layout where it is not
     the device's usual one.
     """
 
@@ -40,17 +46,25 @@ class Part:
 
 def parts(file: GgufFile, form: str = "q8") -> list[Part]:
     """Every tensor for itself: matrices in ``form``, all others in float32."""
-    return [
-        Part(info.name, (info.name,), form if weights.is_matrix(info) else "f32")
-        for info in file.tensors.values()
-    ]
+    return [part(file, info.name, (info.name,), form) for info in file.tensors.values()]
+
+
+def part(file: GgufFile, name: str, tensors: tuple[str, ...], form: str) -> Part:
+    """Tensors as one part; ``form`` is for matrices: "q4" means 4 bits for those that have 4 bits
+    in the file, else "q8". Raises MissingTensor."""
+    if not weights.is_matrix(file.tensor(tensors[0])):
+        return Part(name, tensors, "f32")
+    if form == "q4" and not weights.is_small(file, tensors):
+        form = "q8"
+    return Part(name, tensors, form)
 
 
 def kept_bytes(file: GgufFile, part: Part) -> int:
     """Bytes that a part takes on a device. Raises MissingTensor."""
     infos = [file.tensor(name) for name in part.tensors]
-    if part.form == "q8":
-        return q8_bytes(sum(info.shape[0] for info in infos), infos[0].shape[-1])
+    if part.form in PACKED:
+        size = {"q8": q8_bytes, "q4": q4_bytes}[part.form]
+        return size(sum(info.shape[0] for info in infos), infos[0].shape[-1])
     return 4 * sum(info.size for info in infos)
 
 
@@ -96,8 +110,8 @@ def check_room(file: GgufFile, device: Device, wanted: Iterable[Part], caches: i
 
 def put(file: GgufFile, device: Device, part: Part, target: Target | None = None) -> Any:
     """One part as a buffer of ``device``. Raises ModelError, OutOfMemory."""
-    if part.form == "q8":
-        matrix = weights.q8(file, part.tensors)
+    if part.form in PACKED:
+        matrix = PACKED[part.form](file, part.tensors)
         return device.weights(matrix, target=target, config=part.config)
     read = weights.turned if part.form == "turned" else weights.f32
     return device.array(read(file, part.tensors), "weights")

@@ -1,4 +1,5 @@
-"""Tensors of a file as kernels take them: ``Q8`` matrices, or float32 arrays, turned or not.
+"""Tensors of a file as kernels take them: ``Q8`` or ``Q4`` matrices, or float32 arrays, turned or
+not.
 
 Q8_0 is taken as it is, bit for bit. Types of few levels keep their grid (``levels.py``); every
 other type becomes float32 exactly and then Q8_0 by the rule of ``Q8.quantize``. Only matrices of
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ferro.dsl.quantised import BLOCK, Q8, padded_cols, quantize_planes
+from ferro.dsl.quantised import BLOCK, Q4, Q8, padded_cols, quantize_planes
 from ferro.models import dequantise
 from ferro.models.errors import BadNumbers, UnsupportedType, WrongShape
 from ferro.models.gguf import Bytes, GgufFile
@@ -23,6 +24,7 @@ from ferro.models.levels import Levels
 
 CHUNK = 1 << 17  # values: planes of float32 and their copies stay in the second-level cache
 TAPS = "conv.weight"
+SMALL = ("Q4_0", "Q4_1", "Q4_K")  # types of 4 bits
 
 Q8_0 = np.dtype([("scale", "<f2"), ("q", f"V{BLOCK}")])
 
@@ -106,6 +108,37 @@ def q8(file: GgufFile, names: str | Sequence[str]) -> Q8:
     return Q8(q, scale, cols)
 
 
+def is_small(file: GgufFile, names: Sequence[str]) -> bool:
+    """True for matrices that all have 4 bits in the file. Raises MissingTensor."""
+    return all(file.tensor(name).kind.name in SMALL for name in names)
+
+
+def q4(file: GgufFile, names: str | Sequence[str]) -> Q4:
+    """A matrix of a type of ``SMALL``, or the rows of several of equal width one after the other.
+
+    Values are taken as they are; scales and minima of Q4_K, products of two numbers each, are
+    rounded to float16. Raises MissingTensor, UnsupportedType, WrongShape, and BadNumbers for scales
+    that are not finite.
+    """
+    infos = _infos(file, names)
+    cols = _common_cols(file, infos)
+    rows = sum(info.shape[0] for info in infos)
+    q = np.empty((rows, cols), np.int8)
+    scale, minimum = np.empty((2, rows, cols // BLOCK), np.float16)
+    first = 0
+    for info in infos:
+        blocks = file.blocks(info)
+        for part in _chunks(*info.shape):
+            here = slice(first + part.start, first + part.stop)
+            _take_levels(blocks[part], info, q[here], scale[here], minimum[here])
+        last = first + info.shape[0]
+        if not (np.isfinite(scale[first:last]).all() and np.isfinite(minimum[first:last]).all()):
+            raise BadNumbers(str(file.path), f"tensor `{info.name}` has scales that are not finite")
+        file.drop(info)
+        first = last
+    return Q4(q, scale, minimum, cols)
+
+
 def _infos(file: GgufFile, names: str | Sequence[str]) -> list[TensorInfo]:
     infos = [file.tensor(name) for name in ([names] if isinstance(names, str) else names)]
     for info in infos:
@@ -187,6 +220,22 @@ def _keep_levels(
         q[:, group] = turned.T
         rest[:, group] = ~served
     return rest
+
+
+def _take_levels(
+    blocks: Bytes,
+    info: TensorInfo,
+    q: npt.NDArray[np.int8],
+    scale: npt.NDArray[np.float16],
+    minimum: npt.NDArray[np.float16],
+) -> None:
+    with np.errstate(invalid="ignore", over="ignore"):
+        groups = dequantise.levels(blocks.reshape(-1, info.kind.nbytes), info.kind.name)
+        by_block = q.reshape(-1, len(groups), BLOCK)
+        for group, levels in enumerate(groups):
+            by_block[:, group] = levels.q.T
+            scale.reshape(-1, len(groups))[:, group] = levels.step
+            minimum.reshape(-1, len(groups))[:, group] = levels.least
 
 
 def _chunks(rows: int, cols: int) -> Iterator[slice]:

@@ -62,7 +62,7 @@ class Buffer:
     def read(self) -> Any:
         """The values: a new numpy array, or an ``A8``. Waits for the launches before."""
         self.owner.check_open()
-        if self.format == "q8":
+        if self.format in ("q8", "q4"):
             raise DeviceError("q8 weights are not read back from a device")
         if self.format == "a8":
             return self.owner.read_a8(self)

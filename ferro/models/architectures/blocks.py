@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import EMBEDDING, Hyperparameters, Layer
-from ferro.models.loading import Part
-from ferro.models.weights import is_matrix
+from ferro.models.loading import Part, part
 
 OUTPUT = "output.weight"
 ROPE_DIVISORS = "rope_freqs.weight"
@@ -26,17 +25,15 @@ class Expected:
 
 
 def parts(expected: Iterable[Expected], file: GgufFile, form: str) -> list[Part]:
-    """What a device keeps of a model: matrices in ``form`` ("q8" or "f32"), the rest in float32.
-    What tables of angles are made from stays on the host."""
+    """What a device keeps of a model: matrices in ``form`` ("q4": 4 bits where the file has 4, else
+    8; "q8" or "f32"), the rest in float32. What tables of angles are made from stays on the host.
+    """
     groups: dict[str, list[str]] = {}
     for each in expected:
         if each.name in file.tensors and each.name != ROPE_DIVISORS:
             groups.setdefault(each.group or each.name, []).append(each.name)
-    matrices = {"q8": "q8", "f32": "turned"}[form]
-    return [
-        Part(name, tuple(names), matrices if is_matrix(file.tensors[names[0]]) else "f32")
-        for name, names in groups.items()
-    ]
+    form = "turned" if form == "f32" else form
+    return [part(file, name, tuple(names), form) for name, names in groups.items()]
 
 
 def blocks(made: Hyperparameters) -> Iterator[tuple[str, Layer]]:
