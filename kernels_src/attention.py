@@ -110,7 +110,7 @@ def attention(
     D: tl.const,
     GROUP: tl.const[1, 2, 3, 4, 5, 6, 7, 8] = 1,
     CAP: tl.const = 0.0,
-    BR: tl.schedule[1, 2, 3, 4, 8, 16] = 4,
+    BR: tl.schedule[1, 2, 3, 4, 5, 6, 8, 12, 16] = 4,
 ):
     """out = softmax(cap(scale * q k^T)) v for packed sequences, K and V in float32.
 
@@ -143,7 +143,7 @@ def attention_f16(
     D: tl.const,
     GROUP: tl.const[1, 2, 3, 4, 5, 6, 7, 8] = 1,
     CAP: tl.const = 0.0,
-    BR: tl.schedule[1, 2, 3, 4, 8, 16] = 4,
+    BR: tl.schedule[1, 2, 3, 4, 5, 6, 8, 12, 16] = 4,
 ):
     """The same as ``attention`` with K and V in float16."""
     attend(
@@ -170,7 +170,7 @@ def attention_i8(
     D: tl.const,
     GROUP: tl.const[1, 2, 3, 4, 5, 6, 7, 8] = 1,
     CAP: tl.const = 0.0,
-    BR: tl.schedule[1, 2, 3, 4, 8, 16] = 4,
+    BR: tl.schedule[1, 2, 3, 4, 5, 6, 8, 12, 16] = 4,
 ):
     """The same as ``attention`` with K and V in int8, blocks of 32 along a head: q * scale."""
     tl.static_assert(D % 32 == 0, "int8 takes blocks of 32")

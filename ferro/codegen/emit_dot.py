@@ -33,6 +33,8 @@ UNROLLED_K = 8
 # Larger tiles are loops: a compiler takes minutes for some thousands of statements in a row.
 UNROLLED_TILE = 256
 UNROLLED_PRODUCTS = 1024
+# Sums of a float32 product that stay in vector registers, of which there are 32 at best.
+SUMS = 32
 # A sum of more products of -128 could reach 2^31, where dp4a saturates and the language wraps.
 SATURATING_K = 2**17 - 1
 _FMA = Op("fma", (), ())
@@ -278,21 +280,63 @@ def emit_dot(e: Emitter, op: Op) -> None:
     lane = array.lane
     if lane is not None:
         turn_operand(e, b if lane == 1 else a, lane, 1 - lane)
+    if _size(array) <= UNROLLED_TILE:
+        for first, count in _strips(array):
+            _strip(e, op, array, first, count, True)
+    else:
+        _strip(e, op, array, 0, array.registers[_inner(array)], False)
+    e.keep(op.result, array)
+
+
+def _inner(array: Array) -> int:
+    """The axis whose elements share one load of the operand on the lanes."""
+    return 1 if array.lane == 0 else 0
+
+
+def _strips(array: Array) -> list[tuple[int, int]]:
+    """Pieces of a tile whose sums stay in registers while k runs, as (first, count) along its
+    inner axis."""
+    rows = array.registers[_inner(array)]
+    most = max(SUMS // array.registers[1 - _inner(array)], 1) if array.lane is not None else rows
+    pieces = -(-rows // most)
+    edges = [rows * i // pieces for i in range(pieces + 1)]
+    return [(start, stop - start) for start, stop in zip(edges, edges[1:], strict=False)]
+
+
+def _strip(e: Emitter, op: Op, array: Array, first: int, count: int, straight: bool) -> None:
+    """The whole of k for ``count`` elements of the inner axis."""
+    a, b, _ = op.args
+    lane, inner = array.lane, _inner(array)
+
+    def pulled(axis: int, k: Poly, at: Poly) -> Ex:
+        index, value = ((at, k), a) if axis == 0 else ((k, at), b)
+        return e.pull(value, index, axis if lane == axis else None)
 
     def at_k(k: Poly) -> None:
-        def element(i: tuple[Poly, ...]) -> None:
-            m, n = i
-            x = e.pull(a, (m, k), 0 if lane == 0 else None)
-            y = e.pull(b, (k, n), 1 if lane == 1 else None)
-            target = e.element(array, i)
-            old = Ex(target, op.result.dtype, lane is not None)
-            new = e.dialect.apply(_FMA, [x, y, old], op.result)
-            e.line(f"{target} = {bare(new.code)};")
+        def at_outer(o: tuple[Poly, ...]) -> None:
+            held = _held(e, pulled(1 - inner, k, o[0]), op)
 
-        e.nest(array.registers, element, unroll=_size(array) <= UNROLLED_TILE)
+            def at_inner(i: tuple[Poly, ...]) -> None:
+                at = i[0] + first
+                target = e.element(array, (at, o[0]) if inner == 0 else (o[0], at))
+                old = Ex(target, op.result.dtype, lane is not None)
+                other = pulled(inner, k, at)
+                factors = (other, held) if inner == 0 else (held, other)
+                new = e.dialect.apply(_FMA, [*factors, old], op.result)
+                e.line(f"{target} = {bare(new.code)};")
+
+            e.nest((count,), at_inner, unroll=straight)
+
+        e.nest((array.registers[1 - inner],), at_outer, unroll=straight)
 
     _steps(e, a.shape[1], min(UNROLLED_K, UNROLLED_PRODUCTS // _size(array)), at_k)
-    e.keep(op.result, array)
+
+
+def _held(e: Emitter, ex: Ex, op: Op) -> Ex:
+    """The value of an expression in a variable of its own."""
+    name = e.names.fresh("held")
+    e.line(f"const {e.dialect.ctype(op.result.dtype, ex.wide)} {name} = {bare(ex.code)};")
+    return Ex(name, ex.dtype, ex.wide)
 
 
 EMITS.update(dot_i8=emit_dot_i8, dot=emit_dot)
