@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ferro.codegen.dialect import Ex, bare
 from ferro.codegen.emit import EMITS, Array, Emitter, row_major
@@ -300,7 +301,7 @@ def _strips(array: Array) -> list[tuple[int, int]]:
     most = max(SUMS // array.registers[1 - _inner(array)], 1) if array.lane is not None else rows
     pieces = -(-rows // most)
     edges = [rows * i // pieces for i in range(pieces + 1)]
-    return [(start, stop - start) for start, stop in zip(edges, edges[1:], strict=False)]
+    return [(start, stop - start) for start, stop in pairwise(edges)]
 
 
 def _strip(e: Emitter, op: Op, array: Array, first: int, count: int, straight: bool) -> None:

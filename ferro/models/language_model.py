@@ -79,9 +79,10 @@ class LanguageModel:
         """Load a model file onto ``device``.
 
         ``weights`` is "q4" (matrices that have 4 bits in the file keep 4, all others get 8), "q8"
-        or "f32" (then activations are float32 too), ``cache`` "f32", "f16" or "int8"; ``context`` is how many tokens a slot holds (default: 4096, or what the model was
-        made for), ``slots`` how many sequences there may be; ``target`` is how kernels are lowered
-        (default: the device's own).
+        or "f32" (then activations are float32 too), ``cache`` "f32", "f16" or "int8"; ``context``
+        is how many tokens a slot holds (default: 4096, or what the model was made for), ``slots``
+        how many sequences there may be; ``target`` is how kernels are lowered (default: the
+        device's own).
 
         Raises ModelError, BadOption, OutOfMemory (before weights are read).
         """

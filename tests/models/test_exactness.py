@@ -27,13 +27,13 @@ CONTEXT, SLOTS = 96, 3
 IDS = tuple(np.random.default_rng(5).integers(0, 512, 90).tolist())
 OTHER = tuple(np.random.default_rng(6).integers(0, 512, 90).tolist())
 SHORT = 11
-FORMS = [("q8", "f16"), ("q8", "int8"), ("f32", "f32")]
+FORMS = [("q8", "f16"), ("q8", "int8"), ("q4", "f16"), ("f32", "f32")]
 FEW = FORMS if FULL else FORMS[:1]
 EXAMPLES = 40 if FULL else 5
 
 
 def opened(device: Device, name: str, weights: str, cache: str, **how: Any) -> LanguageModel:
-    path = tiny.path(name, {"q8": "q8_0", "f32": "f32"}[weights])
+    path = tiny.path(name, {"q4": "q4_1", "q8": "q8_0", "f32": "f32"}[weights])
     return LanguageModel.open(
         path, device, weights=weights, cache=cache, context=CONTEXT, slots=SLOTS, **how
     )

@@ -146,7 +146,7 @@ def test_encoders_are_named(tmp_path: Path, device: Device, name: str) -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"weights": "q2"}, r"weights `q2` is not known \(known: q8, f32\)"),
+        ({"weights": "q2"}, r"weights `q2` is not known \(known: q4, q8, f32\)"),
         ({"cache": "f64"}, r"cache `f64` is not known \(known: f32, f16, int8\)"),
         ({"context": 0}, "context must be at least 1, got 0"),
         ({"slots": -1}, "slots must be at least 1, got -1"),

@@ -89,6 +89,31 @@ def test_few_levels_keep_their_grid(
     assert error == 0 if kind in ("Q4_0", "Q5_0") else error < LEFT[kind] * ruled
 
 
+@pytest.mark.parametrize("kind", weights.SMALL)
+def test_types_of_four_bits_keep_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    blocks = sample(kind)
+    file = written(tmp_path / "small.gguf", {"a.weight": (blocks, kind)})
+    exact = gguf.quants.dequantize(blocks, TYPE[kind])
+    found = weights.q4(file, "a.weight")
+    monkeypatch.setattr(weights, "CHUNK", 1)
+    again = weights.q4(file, ["a.weight", "a.weight"])
+    assert (again.q == np.concatenate([found.q, found.q])).all()
+    assert (again.minimum[ROWS:] == found.minimum).all()
+    # the scales of Q4_K are products, here rounded to 11 bits; all else is exact but for the sum
+    near = np.abs(exact).max() * (2.0**-10 if kind == "Q4_K" else 2.0**-22)
+    assert np.abs(found.dequantize() - exact).max() <= near
+
+
+def test_scales_of_four_bits_must_be_finite(tmp_path: Path) -> None:
+    blocks = sample("Q4_1").reshape(-1, 20)
+    blocks[3, :2] = np.array([np.inf], np.float16).view(np.uint8)
+    file = written(tmp_path / "bad.gguf", {"a.weight": (blocks.reshape(ROWS, -1), "Q4_1")})
+    with pytest.raises(BadNumbers, match=r"a\.weight"):
+        weights.q4(file, "a.weight")
+
+
 def test_blocks_without_a_grid_follow_the_rule(tmp_path: Path) -> None:
     """All levels the same, or close together and far from zero."""
     blocks = sample("Q4_1").reshape(-1, 20)

@@ -1,7 +1,7 @@
 """The tiny language models that llama.cpp's answers in tests/data were recorded for.
 
 Weights are drawn from a seed, so that the files need not be kept: ``llama-tiny``, ``lfm2-tiny``
-and ``gemma3-tiny``, width 256, a vocabulary learnt from a few lines, in types f32 and q8_0.
+and ``gemma3-tiny``, width 256, a vocabulary learnt from a few lines, in types f32, q8_0 and q4_1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ import numpy as np
 
 DATA = Path(__file__).parents[1] / "data" / "tiny"
 NAMES = ("llama-tiny", "lfm2-tiny", "gemma3-tiny")
-TYPES = {"f32": gguf.GGMLQuantizationType.F32, "q8_0": gguf.GGMLQuantizationType.Q8_0}
+TYPES = {
+    "f32": gguf.GGMLQuantizationType.F32,
+    "q8_0": gguf.GGMLQuantizationType.Q8_0,
+    "q4_1": gguf.GGMLQuantizationType.Q4_1,
+}
 WIDTH, HEADS, KV_HEADS, HEAD, FF, VOCABULARY = 256, 4, 2, 64, 704, 512
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 STRONG, STRONG_NORM = 3, 8  # layers must outweigh the embedding
