@@ -22,11 +22,15 @@ from ferro.speed import launcher, turn
 MATRICES = ((9216, 1024), (1024, 4608))
 ROWS = (1, 8, 192, 762)
 # Schedules worth trying for so many rows; the fastest one counts.
+LARGE = tuple(
+    Config(c, prefetch=False)
+    for c in ({"BM": 4, "BN": 64}, {"BM": 8, "BN": 16}, {"BM": 8, "BN": 32})
+)
 SCHEDULES = {
-    1: ({"BM": 1, "BN": 16}, {"BM": 1, "BN": 32}, {"BM": 1, "BN": 64}),
-    8: ({"BM": 8, "BN": 16}, {"BM": 4, "BN": 32}, {"BM": 8, "BN": 32}),
-    192: ({"BM": 4, "BN": 64}, {"BM": 8, "BN": 16}, {"BM": 8, "BN": 32}),
-    762: ({"BM": 4, "BN": 64}, {"BM": 8, "BN": 16}, {"BM": 8, "BN": 32}),
+    1: (Config({"BM": 1, "BN": 32}), Config({"BM": 1, "BN": 64})),
+    8: (Config({"BM": 8, "BN": 16}), Config({"BM": 4, "BN": 64}), Config({"BM": 8, "BN": 32})),
+    192: LARGE,
+    762: LARGE,
 }
 # Few rows read every weight once a launch, so caches must not hold any: cycle through a lot.
 FOOTPRINT = {1: 512 << 20, 8: 512 << 20, 192: 64 << 20, 762: 64 << 20}
@@ -108,8 +112,7 @@ def measured(device: Device, n: int, k: int, rounds: int) -> Matrix:
 def fastest(device: Device, rows: int, n: int, k: int) -> tuple[str, int, Callable[[], float]]:
     """The fastest schedule's name, the bytes of a launch, and what measures its seconds."""
     found = []
-    for constants in SCHEDULES[rows]:
-        config = Config(constants)
+    for config in SCHEDULES[rows]:
         sample, size = sampler(device, rows, n, k, config)
         found.append((quietly(sample).value, str(config), size, sample))
     _, name, size, sample = min(found, key=lambda each: each[0])
