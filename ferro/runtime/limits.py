@@ -209,13 +209,11 @@ def _seconds(device: OpenCLDevice, program: Program, x: Buffer, out: Buffer, cou
 
 
 def timed(device: OpenCLDevice, step: Step) -> float:
-    """Seconds of one launch: by its event, or by the host's clock where events tell nothing."""
-    began = time.perf_counter()
-    event = device.queue.enqueue(step.kernel, step.size, step.local, step.name)
-    device.finish()
-    passed = time.perf_counter() - began
-    seconds = (event.profile.end - event.profile.start) * 1e-9
-    return seconds if seconds > passed / 100 else passed
+    """Seconds of one launch."""
+    with device.profile() as profiler:
+        device.queue.enqueue(step.kernel, step.size, step.local, step.name)
+    (timing,) = profiler.timings()
+    return timing.seconds
 
 
 def _best(work: Callable[[], object]) -> float:

@@ -10,7 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Timing:
-    """One command: its name and when it ran, in seconds of the device's clock."""
+    """One command: its name and when it ran, in seconds of the device's clock (of the host's where
+    the device has none)."""
 
     name: str
     queued: float
@@ -25,7 +26,8 @@ class Timing:
 @dataclass
 class Profiler:
     """Collects events while it is attached to a queue; ``timings`` may be read once they are
-    complete. ``measured`` takes times that come from no event."""
+    complete. ``measured`` takes times of the host's clock: an interpreter has no events, and those
+    of some drivers (llvmpipe) no clock."""
 
     events: list[tuple[str, Any]] = field(default_factory=list)
     measured: list[Timing] = field(default_factory=list)

@@ -5,16 +5,16 @@ Failures of the driver and waits that run out become ``DeviceLost``.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import weakref
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from ferro.runtime.errors import DeviceError, DeviceLost, OutOfMemory
-from ferro.runtime.profiler import Profiler
+from ferro.runtime.profiler import Profiler, Timing
 from ferro.runtime.progress import Progress
 from ferro.runtime.watchdog import Watchdog
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 Size = tuple[int, int, int]
+TICK = 1e-3  # seconds that a clock must be able to tell
 
 
 class Queue:
-    """Commands run in the order in which they were given; every command has timestamps.
+    """Commands run in the order in which they were given; every command can be timed.
 
     ``progress`` says which are complete, and frees what launches still used when it was dropped.
     """
@@ -46,6 +47,7 @@ class Queue:
     def enqueue(self, kernel: cl.Kernel, size: Size, local: Size, name: str) -> cl.Event:
         """Start a kernel whose arguments are set."""
         self.watchdog.check()
+        began = self._begin()
         try:
             with self.lock:
                 self.progress.start()
@@ -53,7 +55,7 @@ class Queue:
         except self._cl.Error as error:
             raise self.failure(error) from error
         if self.profiler is not None:
-            self.profiler.add(name, event)
+            self._record(name, event, began)
         return event
 
     def upload(self, memory: cl.Buffer, data: npt.NDArray[Any]) -> None:
@@ -96,6 +98,35 @@ class Queue:
         """Let the device begin with what is enqueued."""
         self.raw.flush()
 
+    @functools.cached_property
+    def clock(self) -> bool:
+        """True if the timestamps of events tell time (those of llvmpipe count events)."""
+        first = self._timestamp()
+        time.sleep(2 * TICK)
+        return self._timestamp() - first > TICK * 1e9
+
+    def _timestamp(self) -> int:
+        event = self._cl.enqueue_marker(self.raw)
+        self.raw.flush()
+        self.watchdog.wait(event)
+        return int(event.profile.end)
+
+    def _begin(self) -> float:
+        """Where the host has to time a command that is profiled: the time at which it begins, with
+        nothing before it in the queue."""
+        if self.profiler is None or self.clock:
+            return 0.0
+        self.finish()
+        return time.perf_counter()
+
+    def _record(self, name: str, event: cl.Event, began: float) -> None:
+        assert self.profiler is not None
+        if self.clock:
+            self.profiler.add(name, event)
+        else:
+            self.watchdog.wait(event)
+            self.profiler.measured.append(Timing(name, began, began, time.perf_counter()))
+
     def failure(self, error: Exception) -> DeviceError:
         """The exception to raise for an error of the driver."""
         code = getattr(error, "code", 0)
@@ -108,6 +139,7 @@ class Queue:
 
     def _copy(self, target: Any, source: Any, name: str) -> None:
         self.watchdog.check()
+        began = self._begin()
         try:
             with self.lock:
                 number = self.progress.start()
@@ -115,8 +147,6 @@ class Queue:
                 self.raw.flush()
         except self._cl.Error as error:
             raise self.failure(error) from error
-        if self.profiler is not None:
-            self.profiler.add(name, event)
         try:
             self.watchdog.wait(event)
         except DeviceLost:
@@ -124,6 +154,8 @@ class Queue:
             _abandoned.append(event)
             raise
         self.progress.complete(number)
+        if self.profiler is not None:
+            self._record(name, event, began)
 
 
 _abandoned: list[Any] = []
@@ -152,8 +184,3 @@ def _drain(raw: cl.CommandQueue, watchdog: Watchdog, progress: Progress) -> None
         _abandoned.append(progress)
         return
     progress.complete(number)
-
-
-def seconds(events: Sequence[cl.Event]) -> list[float]:
-    """The device time of completed events."""
-    return [(event.profile.end - event.profile.start) * 1e-9 for event in events]

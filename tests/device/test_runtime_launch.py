@@ -203,6 +203,23 @@ def test_a_profile_has_every_launch(device: Any) -> None:
     assert total.count == 3 and total.seconds > 0 and scaled.name in total.name
 
 
+@pytest.mark.parametrize("name", ["interpreter", "intel", "pocl", "rusticl"])
+def test_the_times_of_a_profile_are_of_a_clock_that_runs(name: str) -> None:
+    """llvmpipe's events count events: every command took a nanosecond."""
+    try:
+        device = open_device(name)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    x, y = device.array(numbers(1 << 20)), device.empty((1 << 20,), np.float32)
+    with device.plan() as plan:
+        device.run(scaled, x=x, y=y, s=2.0)
+    with device.profile() as profile:
+        device.run(scaled, x=x, y=y, s=2.0)
+        plan.run()
+    assert len(profile.timings()) == 2
+    assert all(timing.seconds > 1e-5 for timing in profile.timings())
+
+
 def test_wrong_arguments(device: Any) -> None:
     x, y = numbers(64), numbers(64)
     with pytest.raises(LaunchError, match="axis 0 of `y` is 32"):

@@ -19,6 +19,8 @@ pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("hatchling"), reason="hatchling is missing"),
 ]
 
+SIMT = ("--target", "simt-16-emulated")
+
 
 def call(*command: str | Path, **options: object) -> str:
     environ = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "FERRO_DEVICE")}
@@ -80,6 +82,22 @@ def test_kernel_of_the_wheel_runs(environment: Path, tmp_path: Path) -> None:
     result = json.loads(call(ferro, "kernels", "run", "rmsnorm", *options, cwd=tmp_path))
     assert result["equal"] is True
     assert result["sizes"] == {"M": 2, "K": 40}
+
+
+def test_a_device_runs_a_kernel_of_the_wheel_from_its_templates(
+    environment: Path, tmp_path: Path
+) -> None:
+    ferro = environment / "bin" / "ferro"
+    options = ("--dim", "M=2,N=48,K=64", "--json")
+    result = json.loads(call(ferro, "kernels", "run", "matmul_q8", *options, cwd=tmp_path))
+    assert result["equal"] is True
+    source = call(ferro, "kernels", "show", "matmul_q8", "--source", *SIMT, cwd=tmp_path)
+    assert "__kernel void matmul_q8" in source and "#line" in source
+
+
+def test_winners_of_the_wheel_are_found(environment: Path, tmp_path: Path) -> None:
+    ask = "from ferro.runtime import configs; print(len(configs.shipped()))"
+    assert int(call(environment / "bin" / "python", "-c", ask, cwd=tmp_path)) > 0
 
 
 def test_stranger_s_file_runs_with_the_wheel(environment: Path, tmp_path: Path) -> None:
