@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 from ferro import codegen
 from ferro.catalogue import Entry, find, shipped
@@ -20,7 +19,7 @@ from ferro.runtime.opencl import OpenCLDevice
 
 ROUNDS, CALLS = 7, 200
 # Constexprs without a default need a value.
-CONSTANTS: dict[str, dict[str, Any]] = {"attention": {"D": 64}, "attention_f16": {"D": 64}}
+CONSTANTS = {"D": 64, "C": 32, "L": 3}
 
 
 def fastest(work: Callable[[], object], rounds: int = ROUNDS) -> float:
@@ -55,7 +54,8 @@ def launch_costs(device: Device) -> Iterator[tuple[str, float]]:
 
 
 def specialised(entry: Entry) -> ir.Kernel:
-    return Request(entry.definition, constants=CONSTANTS.get(entry.name, {})).kernel()
+    needed = {n: v for n, v in CONSTANTS.items() if n in entry.definition.parameters}
+    return Request(entry.definition, constants=needed).kernel()
 
 
 def generation_times(device: Device) -> Iterator[tuple[str, float]]:
