@@ -37,7 +37,7 @@ class Options:
 
     ``most`` is how many tokens it may have (None: until the context is full), the one that ends a
     turn among them. With ``ignore_ends`` such a token is one like others. ``stream`` numbers the
-    completions of one prompt.
+    completions of one prompt. Control tokens in ``shown`` are part of the text.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -45,6 +45,7 @@ class Options:
     stops: tuple[str, ...] = ()
     ignore_ends: bool = False
     stream: int = 0
+    shown: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if self.most is not None and self.most < 0:
@@ -70,7 +71,7 @@ class Completion:
         self._most = options.most
         # the last token need not be looked back on
         self._room = context - len(self.prompt) + 1
-        self._detokeniser = Detokeniser(tokenizer)
+        self._detokeniser = Detokeniser(tokenizer, shown=options.shown)
         self._stops = StopStrings(options.stops)
         if self._most == 0:
             self.finish = Finish.LENGTH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Container
 
 from ferro.models.tokenizer import Tokenizer
 
@@ -14,16 +15,19 @@ class Detokeniser:
     ``Tokenizer.decode`` gives for the same tokens; none of them ends inside a character.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, special: bool = False) -> None:
-        """``special``: control tokens are shown."""
+    def __init__(
+        self, tokenizer: Tokenizer, *, special: bool = False, shown: Container[int] = ()
+    ) -> None:
+        """``special``: control tokens are shown; without it those of ``shown`` are."""
         self._tokenizer = tokenizer
-        self._special = special
+        self._special, self._shown = special, shown
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token: int) -> str:
         """The characters that are complete with ``token``, "" if none. Bytes that can no more
         become a character are U+FFFD. Raises IndexError for an id that is none."""
-        return self._decoder.decode(self._tokenizer.piece(token, special=self._special))
+        special = self._special or token in self._shown
+        return self._decoder.decode(self._tokenizer.piece(token, special=special))
 
     def finish(self) -> str:
         """What is left at the end: U+FFFD for a character that was never completed, else ""."""

@@ -128,3 +128,10 @@ def test_the_same_seed_gives_the_same_tokens() -> None:
 
     assert drawn(1) == drawn(1)
     assert len({tuple(drawn(1)), tuple(drawn(2)), tuple(drawn(1, stream=1))}) == 3
+
+
+def test_control_tokens_are_shown_where_they_are_asked_for() -> None:
+    start = ids("<|im_start|>")
+    assert "".join(fed(completion(), [*ids("a"), *start])) == "a"
+    made = completion(shown=frozenset(start))
+    assert "".join(fed(made, [*ids("a"), *start])) == "a<|im_start|>"
