@@ -35,6 +35,8 @@ class Kept:
 class FakeModel(fakes.FakeModel):
     """With slots, snapshots of ten bytes a token, and passes that can be slow or fail."""
 
+    most_rows = 1024
+
     def __init__(self, *args: Any, slots: int = 2, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.slots = slots

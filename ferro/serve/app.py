@@ -1,0 +1,105 @@
+"""The application: routes, and one shape for every error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ferro.models.renderer import TemplateError
+from ferro.serve import chat, completions, info, tokens
+from ferro.serve.bodies import Json
+from ferro.serve.errors import ApiError
+from ferro.serve.running import Gone
+from ferro.serve.service import Service
+
+log = logging.getLogger("ferro.serve")
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+# What needs the model; each also goes without /v1, as llama.cpp's server has it.
+SERVED: dict[str, tuple[str, Endpoint]] = {
+    "/v1/chat/completions": ("POST", chat.chat_completions),
+    "/chat/completions": ("POST", chat.chat_completions),
+    "/v1/completions": ("POST", completions.completions),
+    "/apply-template": ("POST", chat.apply_template),
+    "/tokenize": ("POST", tokens.tokenize),
+    "/detokenize": ("POST", tokens.detokenize),
+    "/v1/models": ("GET", info.models),
+    "/models": ("GET", info.models),
+    "/v1/models/{name:path}": ("GET", info.one_model),
+}
+ALWAYS: dict[str, tuple[str, Endpoint]] = {
+    "/health": ("GET", info.health),
+    "/v1/health": ("GET", info.health),
+    "/ready": ("GET", info.ready),
+}
+
+
+def make_app(service: Service | None = None) -> Starlette:
+    """The application for a service, which may be put into ``app.state.service`` later: until then
+    it says that the model is being loaded."""
+    routes = [Route(path, loaded(end), methods=[verb]) for path, (verb, end) in SERVED.items()]
+    routes += [Route(path, end, methods=[verb]) for path, (verb, end) in ALWAYS.items()]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            ApiError: api_error,
+            TemplateError: template_error,
+            HTTPException: http_error,
+            Gone: gone,
+            Exception: unexpected,
+        },
+    )
+    app.state.service = service
+    return app
+
+
+def loaded(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, once the model is there."""
+
+    async def guarded(request: Request) -> Response:
+        if request.app.state.service is None:
+            raise info.loading()
+        return await endpoint(request)
+
+    return guarded
+
+
+async def api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return Json(error.body(), error.status, headers=error.headers)
+
+
+async def template_error(request: Request, error: Exception) -> Response:
+    return await api_error(request, ApiError(400, str(error)))
+
+
+async def http_error(request: Request, error: Exception) -> Response:
+    """Errors of routing."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path[:200]
+    if error.status_code == 404:
+        found = ApiError(404, f"there is nothing at {path}", code="not_found")
+    elif error.status_code == 405:
+        message = f"{request.method} is not for {path}"
+        found = ApiError(405, message, code="method_not_allowed", headers=error.headers)
+    else:
+        found = ApiError(error.status_code, error.detail, headers=error.headers)
+    return await api_error(request, found)
+
+
+async def gone(request: Request, error: Exception) -> Response:
+    """Nobody will read this."""
+    return Response(status_code=499)
+
+
+async def unexpected(request: Request, error: Exception) -> Response:
+    log.error("%s %s", request.method, request.url.path, exc_info=error)
+    return await api_error(
+        request, ApiError(500, "something went wrong in the server; see its log")
+    )

@@ -1,0 +1,87 @@
+"""Bodies of requests and replies: JSON within limits, whatever it is that was sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from ferro.serve.errors import ApiError, bad
+from ferro.serve.fields import Fields, kind
+
+DEEPEST = 64  # arrays and objects within each other
+
+
+class Json(Response):
+    """A reply. Lone surrogates, which UTF-8 does not have, become question marks."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return dumped(content)
+
+
+def dumped(content: Any) -> bytes:
+    """``content`` as JSON on one line."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "replace")
+
+
+async def read(request: Request, most: int) -> Fields:
+    """The object that a request of at most ``most`` bytes carries. Raises ApiError."""
+    data = await _bytes(request, most)
+    try:
+        found = json.loads(data.decode("utf-8"), parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise bad(f"the body is no UTF-8: byte {error.start} cannot be read") from None
+    except RecursionError:
+        raise bad("the body's JSON is nested too deep") from None
+    except ValueError as error:
+        raise bad(f"the body is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise bad(f"the body must be a JSON object, it is {kind(found)}")
+    if _too_deep(found):
+        raise bad(f"the body's JSON is nested too deep (at most {DEEPEST} levels)")
+    return Fields(found)
+
+
+async def _bytes(request: Request, most: int) -> bytes:
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length[:20]) > most:
+        raise _too_large(most)
+    parts, size = [], 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > most:
+                raise _too_large(most)
+            parts.append(chunk)
+    except ClientDisconnect:
+        raise bad("the client is gone") from None
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> ApiError:
+    # what is left of the body is not read: the connection cannot be used again
+    return ApiError(413, f"the body is larger than {most} bytes", headers={"Connection": "close"})
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        level = [each for each in inner if isinstance(each, dict | list)]
+        if not level:
+            return False
+    return True

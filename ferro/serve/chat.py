@@ -1,0 +1,234 @@
+"""``POST /v1/chat/completions`` and ``POST /apply-template``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ferro.models.completion import Finish
+from ferro.models.conversation import Conversation
+from ferro.serve import asking, bodies, replying
+from ferro.serve.asking import Delivery
+from ferro.serve.errors import bad
+from ferro.serve.fields import Fields
+from ferro.serve.jobs import Ended, Task, Token
+from ferro.serve.replying import EventStream
+from ferro.serve.running import Running, attended
+from ferro.serve.service import Service
+from ferro.serve.settings import REASONING_FORMATS
+from ferro.serve.speech import Listener, Said, total
+from ferro.serve.thinking import OPEN, Budget
+
+MEDIA = ("image_url", "input_image", "input_audio", "video_url", "file")
+CUT_OFF = "the reply ended while the model was still reasoning: give it more tokens"
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A request that was read."""
+
+    task: Task
+    delivery: Delivery
+    splits: bool
+    opened: bool
+
+    def listener(self) -> Listener:
+        return Listener(self.splits, self.opened)
+
+
+async def chat_completions(request: Request) -> Response:
+    service: Service = request.app.state.service
+    fields = await bodies.read(request, service.settings.most_bytes)
+    chat = await read(service, fields)
+    running = Running(service.engine, [chat.task])
+    request.state.running = running
+    if chat.delivery.stream:
+        return EventStream(running, chunks(service, chat, running))
+    async with attended(running, request.receive):
+        return bodies.Json(await whole(service, chat, running))
+
+
+async def apply_template(request: Request) -> Response:
+    service: Service = request.app.state.service
+    fields = await bodies.read(request, service.settings.most_bytes)
+    return bodies.Json({"prompt": await service.render(conversation(fields))})
+
+
+# ------------------------------------------------------------------------------- the request
+
+
+async def read(service: Service, fields: Fields) -> Chat:
+    """Raises ApiError."""
+    service.check_name(fields.text("model"))
+    talk = conversation(fields)
+    made = asking.options(fields, service.recommended, len(service.tokenizer))
+    form = fields.choice("reasoning_format", REASONING_FORMATS, service.settings.reasoning_format)
+    budget = fields.integer(
+        "thinking_budget", "thinking_budget_tokens", "reasoning_budget", least=-1,
+        default=service.settings.thinking_budget,
+    )  # fmt: skip
+    how: dict[str, Any] = {
+        "choices": asking.choices(fields),
+        "likely": likely(fields),
+        "cached": fields.flag("cache_prompt", default=True),
+        "seconds": asking.seconds(service, fields),
+    }
+    wanted = asking.delivery(fields)
+    text = await service.render(talk)
+    prompt = await service.encode(text)
+    service.check_length(prompt, "messages")
+    opened = text.rstrip().endswith(OPEN)
+    guide = None
+    if budget is not None and budget >= 0:
+        limit = budget
+        guide = lambda: Budget(service.tokenizer, limit, opened)  # noqa: E731
+    task = Task(
+        prompt,
+        made,
+        guide=guide,
+        boundaries=(await service.system_end(talk, prompt),),
+        tail=any(message["role"] in ("assistant", "tool") for message in talk.messages),
+        **how,
+    )
+    return Chat(task, wanted, form != "none", opened)
+
+
+def conversation(fields: Fields) -> Conversation:
+    """The messages and tools of a request. Raises ApiError."""
+    messages = fields.items("messages")
+    if not messages:
+        raise fields.wrong("messages", "must be an array of at least one message")
+    for i, message in enumerate(messages):
+        check_message(i, message)
+    tools = fields.items("tools") or []
+    variables = fields.object("chat_template_kwargs")
+    given = {} if variables is None else {name: variables.value(name) for name in variables.names()}
+    effort = fields.text("reasoning_effort")
+    if effort is not None:
+        given.setdefault("reasoning_effort", effort)
+    opens = fields.flag("add_generation_prompt", default=True)
+    return Conversation(messages, tools, opens, given)
+
+
+def check_message(i: int, message: Any) -> None:
+    """Raises ApiError for what is no message, and for media, which the model cannot take."""
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+        raise bad(f"`messages[{i}]` must be an object with a role", f"messages[{i}]")
+    content = message.get("content")
+    for part in content if isinstance(content, list) else []:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind in MEDIA:
+            medium = kind.removeprefix("input_").removesuffix("_url")
+            raise bad(f"this model has no {medium} input", f"messages[{i}]", "unsupported_content")
+
+
+def likely(fields: Fields) -> int | None:
+    """How many likely tokens are told of with each; None for nothing at all."""
+    count = fields.integer("top_logprobs", least=0, most=asking.MOST_LIKELY)
+    if fields.flag("logprobs"):
+        return count or 0
+    if count is not None and "logprobs" in fields and count:
+        raise fields.wrong("top_logprobs", "needs `logprobs` to be true")
+    return count
+
+
+# --------------------------------------------------------------------------------- the reply
+
+
+async def whole(service: Service, chat: Chat, running: Running) -> dict[str, Any]:
+    """The body of a reply that is not streamed. Raises ApiError, Gone."""
+    listeners = [chat.listener() for _ in range(running.choices)]
+    said: list[list[Said]] = [[] for _ in listeners]
+    logprobs: list[list[Any]] = [[] for _ in listeners]
+    ends: dict[int, Finish] = {}
+    async for event in running.events():
+        if isinstance(event, Token):
+            said[event.choice].append(listeners[event.choice].push(event.text))
+            logprobs[event.choice] += known(service, event)
+        elif isinstance(event, Ended):
+            said[event.choice].append(listeners[event.choice].finish())
+            ends[event.choice] = event.finish
+    warnings = list(chat.delivery.warnings)
+    if any(listener.thinks for listener in listeners):
+        warnings.append(CUT_OFF)
+    choices = []
+    for i, parts in enumerate(said):
+        message = total(parts)
+        choice: dict[str, Any] = {"index": i, "message": message.message()}
+        choice["logprobs"] = None if chat.task.likely is None else {"content": logprobs[i]}
+        choice["finish_reason"] = reason(ends[i], bool(message.calls))
+        choices.append(choice)
+    return {
+        **replying.identity("chat.completion", "chatcmpl", service.name),
+        "choices": choices,
+        "usage": replying.usage(running),
+        "timings": replying.timings(running),
+        **replying.joined_warnings(warnings),
+    }
+
+
+async def chunks(service: Service, chat: Chat, running: Running) -> AsyncIterator[bytes]:
+    """The events of a streamed reply. Raises ApiError, Gone."""
+    head = replying.identity("chat.completion.chunk", "chatcmpl", service.name)
+    listeners = [chat.listener() for _ in range(running.choices)]
+    for i in range(running.choices):
+        yield chunk(head, i, {"role": "assistant", "content": ""})
+    left, extra = running.choices, {}
+    async for event in running.events(service.settings.ping_seconds):
+        if event is None:
+            yield replying.PING
+            continue
+        listener = listeners[event.choice]
+        if isinstance(event, Token):
+            said, entries = listener.push(event.text), known(service, event)
+        else:
+            said, entries = listener.finish(), []
+        if said or entries:
+            yield chunk(head, event.choice, delta(listener, said), entries)
+        if isinstance(event, Ended):
+            left -= 1
+            if not left:
+                cut = (CUT_OFF,) if any(each.thinks for each in listeners) else ()
+                extra = replying.joined_warnings([*chat.delivery.warnings, *cut])
+                extra |= {"timings": replying.timings(running)}
+            why = reason(event.finish, bool(listener.calls))
+            yield chunk(head, event.choice, {}, [], why, extra)
+    if chat.delivery.usage:
+        yield replying.event({**head, "choices": [], "usage": replying.usage(running)})
+
+
+def chunk(
+    head: Mapping[str, Any],
+    choice: int,
+    delta: Mapping[str, Any],
+    logprobs: list[Any] | None = None,
+    finish: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> bytes:
+    found: dict[str, Any] = {"index": choice, "delta": delta, "finish_reason": finish}
+    if logprobs:
+        found["logprobs"] = {"content": logprobs}
+    return replying.event({**head, "choices": [found], **(extra or {})})
+
+
+def delta(listener: Listener, said: Said) -> dict[str, Any]:
+    """What a chunk adds; counts the calls."""
+    found = said.delta(listener.calls)
+    listener.calls += len(said.calls)
+    return found
+
+
+def known(service: Service, token: Token) -> list[dict[str, Any]]:
+    """The entry of a token in ``logprobs.content``, if it is wanted and the token is text."""
+    if token.likely is None or token.id in service.tokenizer.vocabulary.ends:
+        return []
+    return [replying.chat_logprob(service.tokenizer, token.id, token.likely)]
+
+
+def reason(finish: Finish, calls: bool) -> str:
+    found = replying.REASONS[finish]
+    return "tool_calls" if calls and found == "stop" else found

@@ -1,0 +1,203 @@
+"""``POST /v1/completions``: text that goes on from a prompt as it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ferro.serve import asking, bodies, replying
+from ferro.serve.asking import Delivery
+from ferro.serve.errors import bad
+from ferro.serve.fields import Fields
+from ferro.serve.jobs import Task, Token
+from ferro.serve.replying import EventStream, token_text
+from ferro.serve.running import Running, attended
+from ferro.serve.service import Service
+
+MOST_PROMPTS = 64
+MOST_LIKELY = 5
+USUAL_TOKENS = 16  # OpenAI's default
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that was read; ``echoes`` are the prompts' texts, if they are to be repeated."""
+
+    tasks: list[Task]
+    delivery: Delivery
+    choices: int
+    echoes: list[str] | None
+
+    def echo(self, choice: int) -> str:
+        return "" if self.echoes is None else self.echoes[choice // self.choices]
+
+
+async def completions(request: Request) -> Response:
+    service: Service = request.app.state.service
+    fields = await bodies.read(request, service.settings.most_bytes)
+    asked = await read(service, fields)
+    running = Running(service.engine, asked.tasks)
+    request.state.running = running
+    if asked.delivery.stream:
+        return EventStream(running, chunks(service, asked, running))
+    async with attended(running, request.receive):
+        return bodies.Json(await whole(service, asked, running))
+
+
+# ------------------------------------------------------------------------------- the request
+
+
+async def read(service: Service, fields: Fields) -> Asked:
+    """Raises ApiError."""
+    service.check_name(fields.text("model"))
+    given = prompts(fields)
+    usual = dict(service.settings.sampling)
+    made = asking.options(fields, usual, len(service.tokenizer), default_most=USUAL_TOKENS)
+    choices = asking.choices(fields)
+    if (fields.integer("best_of", least=1) or choices) > choices:
+        raise fields.wrong("best_of", "is not supported here (give `n`)")
+    likely = fields.integer("logprobs", least=0, most=MOST_LIKELY)
+    echo = fields.flag("echo")
+    if echo and likely is not None:
+        raise fields.wrong("echo", "cannot be had with `logprobs` here")
+    how: dict[str, Any] = {
+        "choices": choices,
+        "likely": likely,
+        "cached": fields.flag("cache_prompt", default=True),
+        "seconds": asking.seconds(service, fields),
+    }
+    wanted = asking.delivery(fields)
+    tasks = []
+    for prompt in given:
+        ids = await tokens(service, prompt)
+        service.check_length(ids, "prompt")
+        tasks.append(Task(ids, made, **how))
+    echoes = [service.tokenizer.decode(task.prompt) for task in tasks] if echo else None
+    return Asked(tasks, wanted, choices, echoes)
+
+
+def prompts(fields: Fields) -> list[str | list[int]]:
+    """A string, an array of token ids, or an array of either."""
+    given = fields.value("prompt")
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, list) or not given:
+        raise fields.wrong("prompt", "must be a string, an array of strings or of token ids")
+    if all(is_token(each) for each in given):
+        return [given]
+    if len(given) > MOST_PROMPTS:
+        raise fields.wrong("prompt", f"has {len(given)} prompts (at most {MOST_PROMPTS})")
+    for each in given:
+        if not isinstance(each, str) and not (isinstance(each, list) and all(map(is_token, each))):
+            raise fields.wrong("prompt", "must be strings or arrays of token ids")
+    return given
+
+
+def is_token(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+async def tokens(service: Service, prompt: str | list[int]) -> tuple[int, ...]:
+    if isinstance(prompt, str):
+        return await service.encode(prompt)
+    count = len(service.tokenizer)
+    strange = next((token for token in prompt if not 0 <= token < count), None)
+    if strange is not None:
+        raise bad(f"there is no token {strange} (there are {count})"[:200], "prompt")
+    return tuple(prompt)
+
+
+# --------------------------------------------------------------------------------- the reply
+
+
+@dataclass
+class Written:
+    """A choice so far."""
+
+    text: str = ""
+    finish: str | None = None
+    tokens: list[Token] = field(default_factory=list)
+
+
+async def whole(service: Service, asked: Asked, running: Running) -> dict[str, Any]:
+    """The body of a reply that is not streamed. Raises ApiError, Gone."""
+    written = [Written(asked.echo(i)) for i in range(running.choices)]
+    async for event in running.events():
+        if isinstance(event, Token):
+            written[event.choice].text += event.text
+            written[event.choice].tokens.append(event)
+        elif event is not None:
+            written[event.choice].finish = replying.REASONS[event.finish]
+    choices = []
+    for i, each in enumerate(written):
+        told = logprobs(service, each.tokens, 0)
+        choices.append(
+            {"index": i, "text": each.text, "logprobs": told, "finish_reason": each.finish}
+        )
+    return {
+        **replying.identity("text_completion", "cmpl", service.name),
+        "choices": choices,
+        "usage": replying.usage(running),
+        "timings": replying.timings(running),
+        **replying.joined_warnings(asked.delivery.warnings),
+    }
+
+
+async def chunks(service: Service, asked: Asked, running: Running) -> AsyncIterator[bytes]:
+    """The events of a streamed reply. Raises ApiError, Gone."""
+    head = replying.identity("text_completion", "cmpl", service.name)
+    offsets = [0] * running.choices
+
+    def chunk(choice: int, text: str, told: Any, finish: str | None, **extra: Any) -> bytes:
+        found = {"index": choice, "text": text, "logprobs": told, "finish_reason": finish}
+        return replying.event({**head, "choices": [found], **extra})
+
+    for i in range(running.choices):
+        if asked.echo(i):
+            yield chunk(i, asked.echo(i), None, None)
+    left = running.choices
+    async for event in running.events(service.settings.ping_seconds):
+        if event is None:
+            yield replying.PING
+        elif isinstance(event, Token):
+            told = logprobs(service, [event], offsets[event.choice])
+            offsets[event.choice] += len(token_text(service.tokenizer, event.id)[0])
+            if event.text or told:
+                yield chunk(event.choice, event.text, told, None)
+        else:
+            left -= 1
+            extra = {} if left else replying.joined_warnings(asked.delivery.warnings)
+            extra |= {} if left else {"timings": replying.timings(running)}
+            yield chunk(event.choice, "", None, replying.REASONS[event.finish], **extra)
+    if asked.delivery.usage:
+        yield replying.event({**head, "choices": [], "usage": replying.usage(running)})
+
+
+def logprobs(service: Service, made: list[Token], offset: int) -> dict[str, Any] | None:
+    """The likelihoods of tokens in the schema of completions, the first one's text at ``offset``;
+    None if they are not wanted."""
+    tokenizer = service.tokenizer
+    known = [each for each in made if each.likely and each.id not in tokenizer.vocabulary.ends]
+    if not known:
+        return None
+    found: dict[str, list[Any]] = {
+        "tokens": [],
+        "token_logprobs": [],
+        "top_logprobs": [],
+        "text_offset": [],
+    }
+    for each in known:
+        assert each.likely is not None
+        text = token_text(tokenizer, each.id)[0]
+        found["tokens"].append(text)
+        found["token_logprobs"].append(replying.logprob(each.likely.logprob))
+        found["top_logprobs"].append(
+            {token_text(tokenizer, i)[0]: replying.logprob(p) for i, p in each.likely.top}
+        )
+        found["text_offset"].append(offset)
+        offset += len(text)
+    return found
