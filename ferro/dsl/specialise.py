@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from ferro.dsl import ast, extents, poison, schedule
+from ferro.dsl import ast, collisions, extents, poison, schedule
 from ferro.dsl.cleanup import remove_unused
 from ferro.dsl.context import Frame
 from ferro.dsl.definitions import definitions
@@ -102,6 +102,8 @@ class Specialiser(Walks):
         domains = Domains(kernel, definitions(kernel))
         self.errors.add(schedule.check(kernel, domains))
         self.errors.add(poison.check(kernel, domains))
+        if not self.errors:  # a store that is wrong already collides as a consequence, often
+            self.errors.add(collisions.check(kernel, domains))
         self.errors.finish()
         return kernel
 

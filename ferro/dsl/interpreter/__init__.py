@@ -12,14 +12,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ferro.dsl.interpreter.errors import ExecutionError, OutOfRangeError
+from ferro.dsl.collisions import watched
+from ferro.dsl.interpreter.errors import CollisionError, ExecutionError, OutOfRangeError
 from ferro.dsl.interpreter.evaluator import Evaluator
 from ferro.dsl.interpreter.memory import Memory
 from ferro.dsl.interpreter.programs import ORDERS, spaces
+from ferro.dsl.interpreter.writers import Writers
 from ferro.dsl.ir import Kernel
 from ferro.dsl.quantised import A8, Q4, Q8
 
-__all__ = ["ORDERS", "ExecutionError", "OutOfRangeError", "interpret"]
+__all__ = ["ORDERS", "CollisionError", "ExecutionError", "OutOfRangeError", "interpret"]
 
 
 def interpret(
@@ -40,9 +42,10 @@ def interpret(
     mask switches off and that have no ``other`` get NaN or 0x7f7f7f7f. With ``breakpoints`` the
     kernel's `breakpoint()` opens pdb.
 
-    Raises OutOfRangeError for an access outside of a buffer, ExecutionError for a range whose step
-    is not positive, ValueError for an unknown order or an array that is not contiguous.
+    Raises OutOfRangeError for an access outside of a buffer, CollisionError where two lanes or
+    programs store different values to one element, ExecutionError for a range whose step is not
+    positive, ValueError for an unknown order or an array that is not contiguous.
     """
-    memory = Memory(buffers)
+    memory = Memory(buffers, Writers(watched(kernel), grid))
     for space in spaces(kernel, grid, order, seed):
         Evaluator(kernel, memory, scalars, space, breakpoints).run()

@@ -24,3 +24,7 @@ class ExecutionError(Exception):
 
 class OutOfRangeError(ExecutionError, IndexError):
     """An access outside of a buffer by a lane that no mask switched off."""
+
+
+class CollisionError(ExecutionError):
+    """Two lanes or programs stored different values to one element."""

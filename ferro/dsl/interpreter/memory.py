@@ -12,6 +12,7 @@ from ferro.dsl.diagnostics import Diagnostic
 from ferro.dsl.exact import fma32
 from ferro.dsl.interpreter.errors import OutOfRangeError
 from ferro.dsl.interpreter.operations import Array, Arrays, Space
+from ferro.dsl.interpreter.writers import Writers
 from ferro.dsl.ir import Op
 from ferro.dsl.quantised import A8, BLOCK, Q4, Q8
 
@@ -25,9 +26,13 @@ POISON: dict[np.dtype[Any], Any] = {
 
 
 class Memory:
-    """The buffers of a launch by name: contiguous arrays and quantised matrices."""
+    """The buffers of a launch by name: contiguous arrays and quantised matrices.
 
-    def __init__(self, buffers: Mapping[str, NDArray[Any] | Matrix]) -> None:
+    ``writers`` looks at what is stored to the buffers in which programs may collide.
+    """
+
+    def __init__(self, buffers: Mapping[str, NDArray[Any] | Matrix], writers: Writers) -> None:
+        self.writers = writers
         for name, buffer in buffers.items():
             if isinstance(buffer, np.ndarray) and not buffer.flags.c_contiguous:
                 raise ValueError(f"the array for `{name}` is not contiguous")
@@ -57,7 +62,9 @@ class Memory:
         lanes = _lanes(space, mask, active, op.args[rank].type.rank)
         index = self._checked(op, args[:rank], buffer.shape, lanes)
         if index is not None:
-            _put(buffer.reshape(-1), _offsets(index, buffer.shape), args[rank], lanes)
+            at, flat = _offsets(index, buffer.shape), buffer.reshape(-1)
+            self.writers.note(space, op, buffer.shape, at, lanes, [(args[rank], flat)])
+            _put(flat, at, args[rank], lanes)
         return ()
 
     def load_block(self, space: Space, op: Op, args: Arrays, active: Array | None) -> Arrays:
@@ -89,6 +96,9 @@ class Memory:
             return ()
         at = _offsets(index, matrix.scale.shape)
         q = space.stretch(q, 1, BLOCK)
+        pieces = [(scale, matrix.scale.reshape(-1))]
+        pieces += [(q[..., n], matrix.q.reshape(-1, BLOCK)[:, n]) for n in range(BLOCK)]
+        self.writers.note(space, op, matrix.scale.shape, at, lanes, pieces)
         _put(matrix.scale.reshape(-1), at, scale, lanes)
         _put(matrix.sums.reshape(-1), at, np.add.reduce(q, axis=-1, dtype=np.int32), lanes)
         shape = np.broadcast_shapes(at.shape, q.shape[:-1], () if lanes is None else lanes.shape)

@@ -370,7 +370,7 @@ def f(x: tl.ptr[i32, N], y: tl.out[i32, N], s: tl.i32[-3, 12]):
         t = k + n
         i = {index} + n * 0
         b = ({mask}) & (n >= 0)
-        tl.store(y[tl.minimum(n, N - 1)], tl.load(x[i], mask=b{bound}, other=0))
+        tl.store(y[n], tl.load(x[i], mask=b{bound}, other=0), mask=n < N)
 """
 
 

@@ -24,7 +24,7 @@ def mix(x: tl.ptr[f32, M, K], w: tl.ptr[f16, K + 1], y: tl.out[f32, M, K], scale
     k = tl.arange(0, 32)
     v = tl.load(x[row, k], mask=k < K, other=0.0) * scale
     g = tl.load(w[k], mask=k < K, other=0.0).to(f32)
-    tl.store(y[row, k], v * g + (bits + tl.u32(count)).to(f32) + n.to(f32), mask=k < K)
+    tl.store(y[row, k], v * g + (bits + tl.u32(count)).to(f32), mask=k < K)
 """
 QUANTISED = """@kernel
 def blocks(w: tl.q8[N, K], x: tl.a8[M, K], y: tl.a8_out[M, K], z: tl.out[f32, M, N]):

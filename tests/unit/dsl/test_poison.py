@@ -85,7 +85,7 @@ ACCEPTED = {
     "chunks_that_are_summed": "for c in tl.chunks(N, 64):\n    k = c.start + n\n"
     "    q = tl.load(x[k], mask=k < c.stop)\n"
     "    a = tl.combine(tl.add, tl.sum(q, mask=k < c.stop))\ntl.store(s[row], a)",
-    "in_place": "tl.store(u[n], tl.load(u[n], mask=n < N) * 2.0, mask=n < N)",
+    "in_place": "if row == 0:\n    tl.store(u[n], tl.load(u[n], mask=n < N) * 2.0, mask=n < N)",
 }
 
 

@@ -316,7 +316,7 @@ def test_static_range_unrolls_with_compile_time_counters() -> None:
     assert find(k, "for") == []
     assert len(find(k, "mul")) == 3
     assert (
-        len(find(body("for i in tl.static_range(4, 0, -2):\n    tl.store(y[i, k], v)"), "store"))
+        len(find(body("for i in tl.static_range(4, 0, -2):\n    tl.store(y[i, k], s)"), "store"))
         == 2
     )
 
@@ -347,7 +347,7 @@ def test_numbers_become_values_where_a_loop_changes_them() -> None:
 
 def test_temporaries_may_be_reused_with_another_type() -> None:
     k = body(
-        "t = v\ntl.store(y[row, k], t)\nfor i in range(4):\n    t = i + 1\n    tl.store(y[t, k], v)"
+        "t = v\ntl.store(y[row, k], t)\nfor i in range(4):\n    t = i + 1\n    tl.store(y[t, k], s)"
     )
     assert only(k, "for").results == ()
 
