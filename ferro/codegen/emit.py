@@ -20,7 +20,7 @@ from ferro.codegen.poly import ZERO, Poly
 from ferro.codegen.subgroup import broadcast
 from ferro.codegen.templates import render
 from ferro.codegen.views import view_index
-from ferro.codegen.writer import Lines, Namer, Writer
+from ferro.codegen.writer import Lines, Mark, Namer, Writer
 from ferro.dsl.ir import Block, Kernel, Op, Pointer, Value, walk
 from ferro.dsl.types import DType, Span, boolean, i32
 
@@ -122,7 +122,7 @@ class Emitter:
         """Point the compiler's messages about the next lines at the DSL."""
         if span.line:
             file = span.file.replace("\\", "/").replace('"', "'")
-            self.writer.mark = f'#line {span.line} "{file}"'
+            self.writer.mark = Mark(span.line, file)
 
     @contextmanager
     def scope(self, head: str) -> Iterator[None]:

@@ -230,12 +230,15 @@ def _entry(
     name = e.names.fresh(kernel.name)
     if target.kind == "simt":
         e.names.fresh("lane")
+    e.mark(kernel.span)
+    head = e.writer.mark
     prologue = _Prologue(expanded, e, scratch)
     prologue.write()
     e.block(expanded.body)
     text = render(
         target.kind,
         "entry",
+        mark=head,
         name=name,
         parameters=prologue.parameters,
         lanes=target.lanes,

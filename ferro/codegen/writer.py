@@ -5,6 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The line of the DSL that a line of C is about."""
+
+    line: int
+    file: str
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    mark: Mark | None
 
 
 class Lines:
@@ -12,38 +27,39 @@ class Lines:
 
     def __init__(self, indent: int = 0) -> None:
         self.indent = indent
-        self.items: list[str | Lines] = []
+        self.items: list[Line | Lines] = []
 
     def render(self, level: int = 0) -> Iterator[str]:
+        """The text, with a ``#line`` wherever the compiler would count on to another line of the
+        DSL; lines of brackets alone are left to its count."""
+        file, number = "", 0
+        for text, mark in self._flat(level):
+            if mark is not None and text.strip("{} ") and (file, number) != (mark.file, mark.line):
+                yield f"#line {mark.line}" + (f' "{mark.file}"' if mark.file != file else "")
+                file, number = mark.file, mark.line
+            yield text
+            number += 1
+
+    def _flat(self, level: int) -> Iterator[tuple[str, Mark | None]]:
         for item in self.items:
             if isinstance(item, Lines):
-                yield from item.render(level + item.indent)
-            elif item.startswith("#"):
-                yield item
+                yield from item._flat(level + item.indent)
             else:
-                yield "    " * level + item
+                yield "    " * level + item.text, item.mark
 
 
 class Writer:
-    """Appends to the innermost open block."""
+    """Appends to the innermost open block; ``mark`` is what the lines to come are about."""
 
     def __init__(self) -> None:
         self.root = Lines()
         self.current = self.root
-        self.mark = ""
-        self._marked = ""
-
-    def _place(self) -> None:
-        """Write the pending ``#line`` in front of the first line that it is about."""
-        if self.mark != self._marked:
-            self.current.items.append(self.mark)
-            self._marked = self.mark
+        self.mark: Mark | None = None
 
     def line(self, text: str) -> None:
         for part in text.strip("\n").split("\n"):
             if part.strip():
-                self._place()
-                self.current.items.append(part.rstrip())
+                self.current.items.append(Line(part.rstrip(), self.mark))
 
     def anchor(self) -> Lines:
         """A place here, at the level of the current block, that can be written to later."""
@@ -63,17 +79,12 @@ class Writer:
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """``head`` followed by an indented body in braces."""
-        self._place()
-        for part in f"{head} {{".strip().split("\n"):
-            self.current.items.append(part)
+        self.line(f"{head} {{".strip())
         body = Lines(indent=1)
         self.current.items.append(body)
         with self.at(body):
             yield
-        self.current.items.append("}")
-
-    def text(self) -> str:
-        return "\n".join(self.root.render()) + "\n"
+        self.line("}")
 
 
 _RESERVED = frozenset(
