@@ -52,5 +52,6 @@ def opened(args: argparse.Namespace, path: Path) -> Iterator[LanguageModel]:
     if args.context is not None and args.context < 1:
         raise UsageError(f"--ctx takes a number above 0, got {args.context}")
     how = {"weights": args.weights, "cache": args.cache, "context": args.context}
+    how["slots"] = getattr(args, "slots", 1)
     with options.open_device(args) as device, LanguageModel.open(path, device, **how) as model:
         yield model

@@ -7,16 +7,21 @@ from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ferro.models.renderer import TemplateError
 from ferro.serve import chat, completions, info, tokens
+from ferro.serve.access_log import Logged
 from ferro.serve.bodies import Json
 from ferro.serve.errors import ApiError
+from ferro.serve.keys import OPEN_PATHS, Guarded, Keys
 from ferro.serve.running import Gone
 from ferro.serve.service import Service
+from ferro.serve.settings import Settings
 
 log = logging.getLogger("ferro.serve")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -40,13 +45,17 @@ ALWAYS: dict[str, tuple[str, Endpoint]] = {
 }
 
 
-def make_app(service: Service | None = None) -> Starlette:
+def make_app(
+    service: Service | None = None, settings: Settings | None = None, keys: Keys | None = None
+) -> Starlette:
     """The application for a service, which may be put into ``app.state.service`` later: until then
-    it says that the model is being loaded."""
+    it says that the model is being loaded. Raises BadKeys, OSError."""
+    settings = settings or (service.settings if service else Settings())
     routes = [Route(path, loaded(end), methods=[verb]) for path, (verb, end) in SERVED.items()]
     routes += [Route(path, end, methods=[verb]) for path, (verb, end) in ALWAYS.items()]
     app = Starlette(
         routes=routes,
+        middleware=middleware(settings, Keys() if keys is None else keys),
         exception_handlers={
             ApiError: api_error,
             TemplateError: template_error,
@@ -57,6 +66,22 @@ def make_app(service: Service | None = None) -> Starlette:
     )
     app.state.service = service
     return app
+
+
+def middleware(settings: Settings, keys: Keys) -> list[Middleware]:
+    """Around every request, the outermost first: a preflight needs no key."""
+    found = [Middleware(Logged)]
+    if settings.cors_origins:
+        found.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(settings.cors_origins),
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+            )
+        )
+    open_paths = (*OPEN_PATHS, "/metrics") if settings.metrics_open else OPEN_PATHS
+    return [*found, Middleware(Guarded, keys=keys, open_paths=open_paths)]
 
 
 def loaded(endpoint: Endpoint) -> Endpoint:

@@ -31,8 +31,5 @@ class Settings:
     reasoning_format: str = "auto"
     thinking_budget: int | None = None
     aliases: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    key_file: str | None = None
     metrics_open: bool = False
     cors_origins: tuple[str, ...] = ()
-    root: str = ""

@@ -1,0 +1,140 @@
+"""The process: a socket, the model that is loaded behind it, signals, and a graceful end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from ferro.serve.app import make_app
+from ferro.serve.keys import Keys
+from ferro.serve.service import Service
+from ferro.serve.settings import Settings
+
+if TYPE_CHECKING:
+    from ferro.models.language_model import LanguageModel
+
+log = logging.getLogger("ferro.serve")
+Load = Callable[[], AbstractContextManager["LanguageModel"]]
+GRACE = 5.0  # seconds for last events to reach their readers
+
+
+class CannotListen(OSError):
+    """An address that is taken or is none."""
+
+    exit_code = 2
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, which ends with a graceful 0, and tells when it begins to."""
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal lets requests end, the second one does not."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._ending()
+
+
+class Process:
+    """Serves what ``load`` gives, which is loaded while the socket answers that it is."""
+
+    def __init__(self, load: Load, settings: Settings, keys: Keys) -> None:
+        self._load, self._settings, self._keys = load, settings, keys
+        self.app = make_app(settings=settings, keys=keys)
+        config = uvicorn.Config(
+            self.app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(settings.shutdown_seconds + GRACE),
+        )
+        self._server = Server(config, self._begin_end)
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self, host: str, port: int) -> None:
+        """Until a signal. Raises CannotListen, and whatever loading raises."""
+        with listening(host, port) as listener:
+            name = f"[{host}]" if ":" in host else host
+            log.info("listening on http://%s:%d", name, listener.getsockname()[1])
+            loader = threading.Thread(target=self._serve, name="ferro-loader", daemon=True)
+            loader.start()
+            with hangup(self._reload_keys):
+                self._server.run(sockets=[listener])
+            self._over.set()
+            loader.join(self._settings.shutdown_seconds + GRACE)
+        if self._failure is not None:
+            raise self._failure
+
+    def _serve(self) -> None:
+        """Load, serve, wait for the end: one thread, whose memory is given back by it."""
+        try:
+            with self._load() as model:
+                if self._over.is_set():
+                    return
+                service = Service(model, self._settings)
+                service.start()
+                self.app.state.service = service
+                log.info("ready: %s on %s, %d slots of %d tokens", service.name,
+                         model.device.info, model.slots, model.context)  # fmt: skip
+                self._over.wait()
+                service.close()
+        except BaseException as error:
+            self._failure = error
+            self._server.should_exit = True
+
+    def _begin_end(self) -> None:
+        """Take no more requests; after a while end those that go on."""
+        service = self.app.state.service
+        if service is None:
+            self._over.set()
+            return
+        # not here: a signal may come while this thread holds the lock of the queue
+        threading.Thread(target=service.engine.drain, daemon=True).start()
+        timer = threading.Timer(self._settings.shutdown_seconds, service.engine.close)
+        timer.daemon = True
+        timer.start()
+
+    def _reload_keys(self) -> None:
+        try:
+            self._keys.reload()
+            log.info("keys were read again")
+        except (OSError, ValueError) as error:
+            log.error("the keys are as they were: %s", error)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises CannotListen."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except (OSError, OverflowError) as error:
+        raise CannotListen(f"cannot listen on {host}:{port}: {error}") from None
+
+
+@contextlib.contextmanager
+def hangup(action: Callable[[], None]) -> Iterator[None]:
+    """``action`` on SIGHUP, where there is such a signal."""
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, lambda *_: action())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

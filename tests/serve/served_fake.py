@@ -1,0 +1,19 @@
+"""A server process on a model without a device: ``python -m tests.serve.served_fake SECONDS``,
+which is how long a pass takes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from ferro.serve.keys import Keys
+from ferro.serve.server import Process
+from ferro.serve.settings import Settings
+from tests.serve.fakes import FakeModel
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    model = FakeModel(context=2000, slots=2)
+    model.seconds = float(sys.argv[1])
+    settings = Settings(shutdown_seconds=0.5, slice_seconds=0.02)
+    Process(lambda: model, settings, Keys()).run("127.0.0.1", 0)
