@@ -19,6 +19,7 @@ from ferro.codegen.program import DOT_LOWERINGS, Argument, Config, Entry, Progra
 from ferro.codegen.split import split_walk
 from ferro.codegen.templates import render
 from ferro.codegen.uniform import uniform_loads
+from ferro.dsl.collisions import rewritten
 from ferro.dsl.diagnostics import did_you_mean
 from ferro.dsl.ir import Buffer, Extent, Kernel, Op, Pointer, Quantised, Value, walk
 
@@ -230,6 +231,8 @@ def _entry(
     name = e.names.fresh(kernel.name)
     if target.kind == "simt":
         e.names.fresh("lane")
+    if target.kind == "simt":
+        e.shared_buffers |= rewritten(kernel)
     e.mark(kernel.span)
     head = e.writer.mark
     prologue = _Prologue(expanded, e, scratch)

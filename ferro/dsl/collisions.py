@@ -8,7 +8,7 @@ watches the buffers that ``watched`` names.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 from weakref import WeakKeyDictionary
 
 from ferro.dsl import extents, ir
@@ -40,6 +40,13 @@ def watched(kernel: ir.Kernel) -> frozenset[str]:
     if kernel not in _watched:
         _watched[kernel] = frozenset(_undecided(kernel))
     return _watched[kernel]
+
+
+def rewritten(kernel: ir.Kernel) -> frozenset[str]:
+    """The buffers in which a lane may write what another lane of its program wrote before."""
+    search = Separation(kernel, Domains(kernel, definitions(kernel)))
+    pairs = combinations_with_replacement(search.stores, 2)
+    return frozenset(a.buffer for a, b in pairs if a.buffer == b.buffer and search.rewritten(a, b))
 
 
 def _undecided(kernel: ir.Kernel) -> Iterator[str]:

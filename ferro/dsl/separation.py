@@ -118,6 +118,19 @@ class Separation:
     def _program(self, value: ir.Value) -> int | None:
         return self.defined.op[value].attrs["axis"] if self._is("program_id", value) else None
 
+    def rewritten(self, a: Written, b: Written) -> bool:
+        """True if one lane may write an element at ``a`` and another lane of the program later at
+        ``b``, or at ``a`` in a later turn."""
+        wanted = a.index.lanes | a.value.lanes | b.index.lanes | b.value.lanes
+        if a is not b:
+            return bool(wanted)  # the lanes of two stores may lie on two axes
+        if TURN not in self.varies.any_of(a.access.op.args).programs:
+            return False
+        known = self._equal(
+            list(a.forms), lambda v: self._flat(v) and TURN not in self.varies.of(v).programs
+        )
+        return bool(wanted - {axes[0] for value, axes in known if self._is("arange", value)})
+
     # equations
 
     def _equal(self, equations: list[Form], steady: Callable[[ir.Value], bool]) -> set[Atom]:
@@ -137,13 +150,17 @@ class Separation:
         terms.sort(key=lambda t: -abs(t[1]))
         for n, (atom, factor) in enumerate(terms):
             rest = sum(abs(f) * self._width(a) for a, f in terms[n + 1 :])
-            if abs(factor) <= rest:
+            if abs(factor) * self._step(atom) <= rest:
                 return
             known.add(atom)
 
     def _width(self, atom: Atom) -> int:
         held = self.domains.range_of(atom[0])
         return int(held.hi - held.lo)
+
+    def _step(self, atom: Atom) -> int:
+        """What two values of an atom differ by at least: a counter steps by tiles."""
+        return max(1, int(self.domains.range_of(atom[0]).step))
 
     def _joined(self, known: set[Atom], steady: Callable[[ir.Value], bool]) -> list[Form]:
         """A number is equal where its quotient and its remainder are."""

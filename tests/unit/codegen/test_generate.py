@@ -48,3 +48,15 @@ def test_impossible_configs(config: Config, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         codegen.generate(scale.specialise(), Target("simd", 16), config)
     assert caught.value.exit_code == 2
+
+
+@kernel
+def overlapping(x: tl.ptr[tl.f32, N], y: tl.out[tl.f32, N]):
+    n = tl.arange(0, 64)
+    for i in range(4):
+        tl.store(y[n + i], tl.load(x[n], mask=n < N, other=0.0), mask=n + i < N)
+
+
+def test_lanes_wait_before_they_overwrite_each_other() -> None:
+    source = codegen.generate(overlapping.specialise(), Target("simt", 16), Config()).source
+    assert "barrier(CLK_GLOBAL_MEM_FENCE)" in source[source.index("for (") :]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ferro.dsl import CompileError, ir
-from ferro.dsl.collisions import watched
+from ferro.dsl.collisions import rewritten, watched
 from ferro.dsl.interpreter import ORDERS, CollisionError, interpret
 from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.launch import bind
@@ -197,3 +197,26 @@ def test_zeros_of_two_signs_collide(order: str) -> None:
     x[7] = -0.0
     with pytest.raises(CollisionError):
         run(WATCHED["a_scatter"][1], BLOCKS, order, at=np.full(100, 3, np.int32), x=x)
+
+
+REWRITTEN = {
+    "turns_that_overlap": "for j in range(4):\n    tl.store(t[row, i + j], 1.0 * (i + j).to(f32),"
+    " mask=i + j < N)",
+    "two_stores": "tl.store(t[row, i], 1.0, mask=i < N)\n"
+    "tl.store(t[row, N - 1 - i], 2.0, mask=i < N)",
+}
+WRITTEN_ONCE = {
+    "tiles": "for j in range(0, N, 64):\n    tl.store(t[row, i + j], 1.0, mask=i + j < N)",
+    "one_lane_over_and_over": "for j in range(4):\n    tl.store(t[row, i], j.to(f32), mask=i < N)",
+    "scalars": "tl.store(s[row], 1.0)\ntl.store(s[row], 2.0)",
+}
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_lanes_that_overwrite_each_other_later(name: str) -> None:
+    assert rewritten(made(REWRITTEN[name], HEAD)) == {"t"}
+
+
+@pytest.mark.parametrize("name", WRITTEN_ONCE)
+def test_lanes_that_keep_to_their_own_elements(name: str) -> None:
+    assert rewritten(made(WRITTEN_ONCE[name], HEAD)) == frozenset()
