@@ -70,7 +70,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("answers", help="stored logits (npz)")
     parser.add_argument("--device", help="where to run (default: the best device)")
     parser.add_argument("--other", help="a device that must give the same bits")
-    parser.add_argument("--weights", default="q8", choices=("q8", "f32"))
+    parser.add_argument("--weights", default="q8", choices=("q4", "q8", "f32"))
     parser.add_argument("--cache", default="f16", choices=("f32", "f16", "int8"))
     parser.add_argument("--json", metavar="FILE", help="keep the numbers")
     return parser.parse_args()
