@@ -62,18 +62,25 @@ def in_pieces(function: Callable[..., Array], *args: Array) -> Array:
 # ------------------------------------------------------------------------------ fma and halves
 
 
+_FEW = 2048  # elements that are quicker done all than picked out
+
+
 def fma32(a: Array, b: Array, c: Array) -> Array:
     """float32 ``a * b + c`` with one rounding, over the whole range of float32."""
     a, b, c = (np.asarray(v, np.float32) for v in (a, b, c))
     with np.errstate(all="ignore"):
-        return in_pieces(_fma32, a, b, c)
+        return fused(a, b, c)
+
+
+def fused(a: Array, b: Array, c: Array) -> Array:
+    """``fma32`` of float32 arrays, for callers that ignore floating-point warnings."""
+    return in_pieces(_fma32, a, b, c)
 
 
 def _fma32(a: Array, b: Array, c: Array) -> Array:
-    shape = np.broadcast(a, b, c).shape
-    total = np.empty(shape, np.float64)
-    np.multiply(a.astype(np.float64), b.astype(np.float64), out=total)  # exact: 48 bits
-    total += c.astype(np.float64)
+    product = np.multiply(a, b, dtype=np.float64)  # exact: 48 bits
+    total = np.asarray(np.add(product, c, dtype=np.float64))
+    shape = total.shape
     result = total.astype(np.float32)
     # Rounding twice differs from rounding once only where the float64 sum is a midpoint of
     # float32 numbers, and a midpoint has at most 25 significant bits.
@@ -81,6 +88,8 @@ def _fma32(a: Array, b: Array, c: Array) -> Array:
     if not low.all():
         suspect = (low == 0).reshape(shape) & (result != total)
         if suspect.any():
+            if total.size <= _FEW:
+                return np.asarray(_fma32_to_odd(a, b, c))
             parts = (np.broadcast_to(v, shape)[suspect] for v in (a, b, c))
             result[suspect] = _fma32_to_odd(*parts)
     return result

@@ -12,9 +12,11 @@ import numpy.typing as npt
 from ferro import codegen
 from ferro.codegen.program import Config, Program, Target
 from ferro.dsl.ir import Kernel
+from ferro.dsl.launch import Binding
 from ferro.dsl.quantised import Q4, Q8
 from ferro.runtime import calls
 from ferro.runtime.buffers import Buffer
+from ferro.runtime.configs import launch_sizes
 from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.memory import Memory
 from ferro.runtime.profiler import Profiler
@@ -143,6 +145,19 @@ class Device(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give everything back; later uses of the device and its buffers raise DeviceError."""
+
+    def choice(
+        self,
+        kernel: Any,
+        arguments: Mapping[str, Any],
+        made: Kernel,
+        binding: Binding,
+        target: Target | None,
+    ) -> Config | None:
+        """The chooser's config; None where the call or its kernel leaves nothing to choose."""
+        if self.chooser is None or kernel is made or not made.schedule.isdisjoint(arguments):
+            return None
+        return self.chooser(kernel, launch_sizes(made, binding), target or self.target)
 
     def program(
         self,

@@ -82,9 +82,12 @@ def _complaint(name: str, found: list[DeviceInfo], listed: list[DeviceInfo]) -> 
 
 
 def _interpreter(info: DeviceInfo) -> Device:
+    from ferro.runtime.configs import Chooser
     from ferro.runtime.host import InterpreterDevice
 
-    return InterpreterDevice(info)
+    device = InterpreterDevice(info)
+    device.chooser = Chooser(info)
+    return device
 
 
 def _threads_from_environment() -> int | None:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,11 @@ class InterpreterDevice(Device):
         chosen = calls.settled(call.config)
         made, given = calls.specialised(call.kernel, call.arguments, chosen)
         bound = launch.bind(made, given)
+        if call.config is None:
+            better = self.choice(call.kernel, call.arguments, made, bound, call.target)
+            if better is not None:
+                self._launch(replace(call, config=better), **options)
+                return
         # A launch that a device would refuse is refused here too.
         bounds.check(made, bound.scalars, bound.grid, bound.extents)
         codegen.resolve(call.target or self.target, chosen)

@@ -28,7 +28,6 @@ from ferro.runtime.calls import (
     settled,
     specialised,
 )
-from ferro.runtime.configs import launch_sizes
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.plan import Plan, Recorder, Step
 
@@ -192,25 +191,11 @@ class Launcher:
         made, given = specialised(kernel, arguments, chosen)
         binding = launch.bind(made, given)
         if config is None:
-            better = self._choice(kernel, arguments, made, binding, target)
+            better = self.device.choice(kernel, arguments, made, binding, target)
             if better is not None:
                 return self._bound(kernel, arguments, better, target)
         bounds.check(made, binding.scalars, binding.grid, binding.extents)
         return chosen, made, given, binding
-
-    def _choice(
-        self,
-        kernel: AnyKernel,
-        arguments: Mapping[str, Any],
-        made: ir.Kernel,
-        binding: launch.Binding,
-        target: Target | None,
-    ) -> Config | None:
-        """The chooser's config; None where the call or its kernel leaves nothing to choose."""
-        chooser = self.device.chooser
-        if chooser is None or kernel is made or not made.schedule.isdisjoint(arguments):
-            return None
-        return chooser(kernel, launch_sizes(made, binding), target or self.device.target)
 
     def _steps(
         self, entry: Entry, kernel: Any, values: Mapping[str, int | float], kept: list[Any]

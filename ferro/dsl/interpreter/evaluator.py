@@ -7,6 +7,8 @@ it compute along, but never touch memory, and what they compute is dropped where
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +17,21 @@ from ferro.dsl.diagnostics import Diagnostic
 from ferro.dsl.interpreter.debugger import stop
 from ferro.dsl.interpreter.errors import ExecutionError
 from ferro.dsl.interpreter.memory import Memory
-from ferro.dsl.interpreter.operations import OPERATIONS, Array, Arrays, Space
+from ferro.dsl.interpreter.operations import ELEMENTWISE, OPERATIONS, Array, Arrays, Space
 from ferro.dsl.ir import Block, Kernel, Op, Value
+
+Runner = Callable[[Op, Arrays], Arrays]
+SOURCES = ("const", "arange")
+
+
+class Step(NamedTuple):
+    """An operation with the ids of its values. ``elementwise`` gives its one result at once."""
+
+    op: Op
+    args: list[int]
+    results: list[int]
+    elementwise: Callable[..., Array] | None
+    run: Runner
 
 
 class Evaluator:
@@ -37,6 +52,7 @@ class Evaluator:
         self._scalars = scalars
         self._buffers = memory.buffers
         self._values: dict[int, Array] = {}
+        self._steps: dict[int, list[Step]] = {}
         self._memory: dict[str, Callable[[Space, Op, Arrays, Array | None], Arrays]] = {
             "load": memory.load,
             "store": memory.store,
@@ -65,23 +81,41 @@ class Evaluator:
         outer = self.active
         if active is not None:
             self.active = None if active.all() else active
-        self._values.update(zip((p.id for p in block.params), params, strict=True))
-        for op in block.ops:
-            self._operation(op)
+        values = self._values
+        values.update(zip((p.id for p in block.params), params, strict=True))
+        for step in self._steps.get(id(block)) or self._prepared(block):
+            given = [values[a] for a in step.args]
+            if step.elementwise is not None:
+                values[step.results[0]] = step.elementwise(*given)
+                continue
+            for value, array in zip(step.results, step.run(step.op, tuple(given)), strict=True):
+                values[value] = array
         self.active = outer
-        return tuple(self._values[r.id] for r in block.results)
+        return tuple(values[r.id] for r in block.results)
 
-    def _operation(self, op: Op) -> None:
-        args = tuple(self._values[a.id] for a in op.args)
+    def _prepared(self, block: Block) -> list[Step]:
+        """The block's operations looked up once: loops and library functions run them often.
+
+        What has the same value every time is evaluated here and is no step.
+        """
+        steps = []
+        for op in block.ops:
+            if op.name in SOURCES:
+                (self._values[op.result.id],) = OPERATIONS[op.name](self.space, op, ())
+                continue
+            args, results = [a.id for a in op.args], [r.id for r in op.results]
+            steps.append(Step(op, args, results, ELEMENTWISE.get(op.name), self._runner(op)))
+        self._steps[id(block)] = steps
+        return steps
+
+    def _runner(self, op: Op) -> Runner:
         pure = OPERATIONS.get(op.name)
         if pure is not None:
-            results = pure(self.space, op, args)
-        elif op.name in self._memory:
-            results = self._memory[op.name](self.space, op, args, self.active)
-        else:
-            results = self._control[op.name](op, args)
-        for value, array in zip(op.results, results, strict=True):
-            self._values[value.id] = array
+            return partial(pure, self.space)
+        if op.name in self._memory:
+            access = self._memory[op.name]
+            return lambda op, args: access(self.space, op, args, self.active)
+        return self._control[op.name]
 
     # --------------------------------------------------------------------- scalars and calls
 

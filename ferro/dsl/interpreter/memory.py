@@ -96,9 +96,10 @@ class Memory:
             return ()
         at = _offsets(index, matrix.scale.shape)
         q = space.stretch(q, 1, BLOCK)
-        pieces = [(scale, matrix.scale.reshape(-1))]
-        pieces += [(q[..., n], matrix.q.reshape(-1, BLOCK)[:, n]) for n in range(BLOCK)]
-        self.writers.note(space, op, matrix.scale.shape, at, lanes, pieces)
+        if op.attrs["buffer"] in self.writers.watched:
+            pieces = [(scale, matrix.scale.reshape(-1))]
+            pieces += [(q[..., n], matrix.q.reshape(-1, BLOCK)[:, n]) for n in range(BLOCK)]
+            self.writers.note(space, op, matrix.scale.shape, at, lanes, pieces)
         _put(matrix.scale.reshape(-1), at, scale, lanes)
         _put(matrix.sums.reshape(-1), at, np.add.reduce(q, axis=-1, dtype=np.int32), lanes)
         shape = np.broadcast_shapes(at.shape, q.shape[:-1], () if lanes is None else lanes.shape)

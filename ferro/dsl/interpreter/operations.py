@@ -75,14 +75,14 @@ def _operation(name: str) -> Callable[[Operation], Operation]:
 
 # -------------------------------------------------------------------------------- elementwise
 
-_ELEMENTWISE: dict[str, Callable[..., Array]] = {
+ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "neg": np.negative, "abs": np.abs, "not": np.invert, "rint": np.rint, "floor": np.floor,
     "add": np.add, "sub": np.subtract, "mul": np.multiply,
     "min": exact.minimum, "max": exact.maximum, "div": exact.divide, "mod": exact.modulo,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "shl": exact.shift_left, "shr": exact.shift_right,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "eq": np.equal, "ne": np.not_equal, "fma": exact.fma32, "where": np.where,
+    "eq": np.equal, "ne": np.not_equal, "fma": exact.fused, "where": np.where,
 }  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def _elementwise(function: Callable[..., Array]) -> Operation:
     return operation
 
 
-OPERATIONS.update((name, _elementwise(f)) for name, f in _ELEMENTWISE.items())
+OPERATIONS.update((name, _elementwise(f)) for name, f in ELEMENTWISE.items())
 
 
 @_operation("cast")
@@ -134,7 +134,8 @@ def _broadcast(space: Space, op: Op, args: Arrays) -> Arrays:
 
 @_operation("expand")
 def _expand(space: Space, op: Op, args: Arrays) -> Arrays:
-    return (np.expand_dims(args[0], space.rank + op.attrs["axis"]),)
+    shape, axis = args[0].shape, space.rank + op.attrs["axis"]
+    return (args[0].reshape(shape[:axis] + (1,) + shape[axis:]),)
 
 
 @_operation("reshape")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -41,6 +42,7 @@ def spaces(
         yield Space(start, tuple(min(s, n - c) for c, s, n in rest))
 
 
+@lru_cache(maxsize=256)
 def footprint(kernel: Kernel) -> dict[Axes, int]:
     """The largest tile among the values that depend on the same grid axes, for each such set."""
     depends: dict[int, Axes] = {}
