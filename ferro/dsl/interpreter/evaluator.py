@@ -7,7 +7,7 @@ it compute along, but never touch memory, and what they compute is dropped where
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,18 +20,40 @@ from ferro.dsl.interpreter.memory import Memory
 from ferro.dsl.interpreter.operations import ELEMENTWISE, OPERATIONS, Array, Arrays, Space
 from ferro.dsl.ir import Block, Kernel, Op, Value
 
-Runner = Callable[[Op, Arrays], Arrays]
 SOURCES = ("const", "arange")
 
 
 class Step(NamedTuple):
-    """An operation with the ids of its values. ``elementwise`` gives its one result at once."""
+    """An operation with the ids of its values. ``elementwise`` gives its one result at once,
+    ``pure`` all of them from its operands alone; others have effects."""
 
     op: Op
     args: list[int]
     results: list[int]
     elementwise: Callable[..., Array] | None
-    run: Runner
+    pure: Callable[[Space, Op, Arrays], Arrays] | None
+
+
+class Prepared(NamedTuple):
+    """A block whose operations are looked up: loops and library functions run them often.
+    ``constants`` have the same value in every run."""
+
+    constants: dict[int, Array]
+    steps: list[Step]
+
+
+@lru_cache(maxsize=4096)
+def prepare(block: Block, rank: int) -> Prepared:
+    """``block`` for grids of ``rank`` axes."""
+    space = Space((0,) * rank, (1,) * rank)
+    constants, steps = {}, []
+    for op in block.ops:
+        if op.name in SOURCES:
+            (constants[op.result.id],) = OPERATIONS[op.name](space, op, ())
+            continue
+        args, results = [a.id for a in op.args], [r.id for r in op.results]
+        steps.append(Step(op, args, results, ELEMENTWISE.get(op.name), OPERATIONS.get(op.name)))
+    return Prepared(constants, steps)
 
 
 class Evaluator:
@@ -52,14 +74,11 @@ class Evaluator:
         self._scalars = scalars
         self._buffers = memory.buffers
         self._values: dict[int, Array] = {}
-        self._steps: dict[int, list[Step]] = {}
-        self._memory: dict[str, Callable[[Space, Op, Arrays, Array | None], Arrays]] = {
-            "load": memory.load,
-            "store": memory.store,
-            "load_block": memory.load_block,
-            "store_block": memory.store_block,
-        }
-        self._control: dict[str, Callable[[Op, Arrays], Arrays]] = {
+        self._effects: dict[str, Callable[[Op, Arrays], Arrays]] = {
+            "load": lambda op, args: memory.load(space, op, args, self.active),
+            "store": lambda op, args: memory.store(space, op, args, self.active),
+            "load_block": lambda op, args: memory.load_block(space, op, args, self.active),
+            "store_block": lambda op, args: memory.store_block(space, op, args, self.active),
             "scalar": self._scalar,
             "call": self._call,
             "breakpoint": self._breakpoint,
@@ -83,39 +102,21 @@ class Evaluator:
             self.active = None if active.all() else active
         values = self._values
         values.update(zip((p.id for p in block.params), params, strict=True))
-        for step in self._steps.get(id(block)) or self._prepared(block):
+        prepared = prepare(block, self.space.rank)
+        values.update(prepared.constants)
+        for step in prepared.steps:
             given = [values[a] for a in step.args]
             if step.elementwise is not None:
                 values[step.results[0]] = step.elementwise(*given)
                 continue
-            for value, array in zip(step.results, step.run(step.op, tuple(given)), strict=True):
+            if step.pure is not None:
+                found = step.pure(self.space, step.op, tuple(given))
+            else:
+                found = self._effects[step.op.name](step.op, tuple(given))
+            for value, array in zip(step.results, found, strict=True):
                 values[value] = array
         self.active = outer
         return tuple(values[r.id] for r in block.results)
-
-    def _prepared(self, block: Block) -> list[Step]:
-        """The block's operations looked up once: loops and library functions run them often.
-
-        What has the same value every time is evaluated here and is no step.
-        """
-        steps = []
-        for op in block.ops:
-            if op.name in SOURCES:
-                (self._values[op.result.id],) = OPERATIONS[op.name](self.space, op, ())
-                continue
-            args, results = [a.id for a in op.args], [r.id for r in op.results]
-            steps.append(Step(op, args, results, ELEMENTWISE.get(op.name), self._runner(op)))
-        self._steps[id(block)] = steps
-        return steps
-
-    def _runner(self, op: Op) -> Runner:
-        pure = OPERATIONS.get(op.name)
-        if pure is not None:
-            return partial(pure, self.space)
-        if op.name in self._memory:
-            access = self._memory[op.name]
-            return lambda op, args: access(self.space, op, args, self.active)
-        return self._control[op.name]
 
     # --------------------------------------------------------------------- scalars and calls
 
