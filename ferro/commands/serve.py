@@ -54,6 +54,8 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
                        help="requests that are served at once (default 4)")  # fmt: skip
     group.add_argument("--no-prefix-tail", action="store_true",
                        help="keep no ends of conversations")  # fmt: skip
+    group.add_argument("--no-warmup", action="store_true",
+                       help="do not run every shape of pass before the first request")  # fmt: skip
     for option, name, kind, usual, _, _, text in NUMBERS:
         group.add_argument(option, dest=name, type=kind, default=usual, metavar="N", help=text)
     group = parser.add_argument_group("replies")
@@ -119,5 +121,6 @@ def settings(args: argparse.Namespace) -> Settings:
         thinking_budget=args.thinking_budget,
         aliases=tuple(args.alias),
         metrics_open=args.metrics_open,
+        warm=not args.no_warmup,
         cors_origins=tuple(args.cors_origin),
     )

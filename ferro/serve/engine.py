@@ -16,7 +16,7 @@ from ferro.models.passes import Piece
 from ferro.models.sampler import BadLogits, Floats
 from ferro.runtime.errors import OutOfMemory
 from ferro.serve.jobs import Failed, Job
-from ferro.serve.pacing import Pacing
+from ferro.serve.pacing import SIZES, Pacing
 from ferro.serve.prefixes import Prefixes
 from ferro.serve.scheduler import Turns
 from ferro.serve.streams import Stream, completion_of
@@ -49,9 +49,15 @@ class Engine:
     """Serves the completions of one model. ``start`` it, ``submit`` jobs, ``close`` it."""
 
     def __init__(
-        self, model: LanguageModel, pacing: Pacing, prefixes: Prefixes, most_waiting: int
+        self,
+        model: LanguageModel,
+        pacing: Pacing,
+        prefixes: Prefixes,
+        most_waiting: int,
+        warm: bool = False,
     ) -> None:
-        """``most_waiting`` is how many jobs may wait for a slot."""
+        """``most_waiting`` is how many jobs may wait for a slot; with ``warm`` the thread first
+        runs passes of all shapes that it will need."""
         self.model, self.pacing, self.prefixes = model, pacing, prefixes
         self.totals = Totals()
         self.closing = False
@@ -59,7 +65,7 @@ class Engine:
         self._turns = Turns()
         self._queue = Queue()
         self._streams: dict[int, Stream] = {}
-        self._stopped = False
+        self._stopped, self._warm = False, warm
         self._mean_seconds = 1.0
         self._thread = threading.Thread(target=self._run, name="ferro-engine", daemon=True)
 
@@ -98,6 +104,11 @@ class Engine:
         return self._thread.is_alive()
 
     @property
+    def warming(self) -> bool:
+        """Whether it still prepares what passes need."""
+        return self._warm
+
+    @property
     def active(self) -> int:
         """Slots in use."""
         return len(self._streams)
@@ -114,6 +125,8 @@ class Engine:
     # --------------------------------------------------------------------------- the thread
 
     def _run(self) -> None:
+        if self._warm:
+            self._warm_up()
         while not self._stopped:
             with self._queue.changed:
                 while not (len(self._queue) or self._streams or self._stopped):
@@ -121,6 +134,22 @@ class Engine:
             self._step()
         self._fail_all(CLOSED, "the server is shutting down")
         self.prefixes.clear()
+
+    def _warm_up(self) -> None:
+        """Run every shape of pass once: the plan of a new one takes longer than the pass."""
+        started = time.perf_counter()
+        sizes = [size for size in SIZES if size <= min(self.model.context, self.model.most_rows)]
+        shapes = [[Piece(0, 0, (0,) * size)] for size in sizes]
+        shapes += [[Piece(i, 0, (0,)) for i in range(n)] for n in range(2, self.model.slots + 1)]
+        try:
+            for pieces in shapes:
+                if self._stopped:
+                    return
+                self.model.forward(pieces)
+        except Exception:
+            log.exception("a pass of warming up failed")
+        self._warm = False
+        log.info("warm after %.1f s", time.perf_counter() - started)
 
     def _step(self) -> None:
         try:
@@ -133,39 +162,37 @@ class Engine:
             self._fail_all(BROKEN, f"the model could not go on: {error}")
 
     def _pass(self) -> None:
-        streams = list(self._streams.values())
-        decoding = [stream for stream in streams if not stream.missing]
-        filling = [stream for stream in streams if stream.missing]
-        rows = self.pacing.rows(len(decoding), len(streams) + self.waiting > 1)
-        work = [(stream, stream.piece()) for stream in decoding]
-        work += [(stream, stream.piece(n)) for stream, n in self._turns.share(filling, rows)]
-        logits = self._forward([piece for _, piece in work], len(decoding))
-        self._take(work, logits)
+        """A token of every stream that decodes, then slices of prompts: passes of few shapes,
+        since what a pass needs is made anew for every shape."""
+        decoding = [stream for stream in self._streams.values() if not stream.missing]
+        contended = self.active + self.waiting > 1
+        if decoding:
+            self._forward(decoding, [stream.piece() for stream in decoding])
+        filling = [stream for stream in self._streams.values() if stream.missing]
+        rows = self.pacing.rows(bool(decoding), contended)
+        for stream, count in self._turns.share(filling, rows):
+            self._forward([stream], [stream.piece(count)])
 
-    def _forward(self, pieces: Sequence[Piece], decoding: int) -> Floats:
-        filled = sum(len(piece.tokens) for piece in pieces) - decoding
+    def _forward(self, streams: Sequence[Stream], pieces: Sequence[Piece]) -> None:
+        """One pass. Note what slots hold then, keep what is worth it, choose tokens."""
+        filled = len(pieces[0].tokens) if streams[0].missing else 0
         started = time.perf_counter()
         logits = self.model.forward(pieces)
-        if not len(logits):
-            # nothing was read, so nothing was waited for
-            self.model.device.finish()
         seconds = time.perf_counter() - started
-        self.pacing.passed(decoding, filled, seconds)
-        self.totals.passed(decoding, filled, seconds)
-        return logits
-
-    def _take(self, work: Sequence[tuple[Stream, Piece]], logits: Floats) -> None:
-        """Note what slots hold after a pass, keep what is worth it, choose tokens."""
-        row = 0
-        for stream, piece in work:
+        self.pacing.passed(filled, seconds)
+        self.totals.passed(0 if filled else len(pieces), filled, seconds)
+        for stream, piece, row in zip(streams, pieces, logits, strict=True):
             stream.held = piece.end
             if stream.at_boundary:
                 self.prefixes.keep(stream.job.task, piece.end, stream.slot)
-            if piece.wanted:
-                if not stream.choice and not stream.completion.ids:
-                    self._fork(stream, logits[row])
-                self._feed(stream, logits[row])
-                row += 1
+            if not stream.missing:
+                self._took(stream, row)
+
+    def _took(self, stream: Stream, row: Floats) -> None:
+        """Go on with the logits after the whole text of a stream."""
+        if not stream.choice and not stream.completion.ids:
+            self._fork(stream, row)
+        self._feed(stream, row)
 
     def _feed(self, stream: Stream, row: Floats) -> None:
         """Choose a token of a stream."""

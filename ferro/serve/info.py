@@ -41,6 +41,8 @@ async def ready(request: Request) -> Response:
         raise loading()
     if service.engine.closing or not service.engine.alive:
         raise ApiError(503, "the server is shutting down", code="closed")
+    if service.engine.warming:
+        raise ApiError(503, "Warming up", code="loading", headers={"Retry-After": "2"})
     return Json({"status": "ok"})
 
 

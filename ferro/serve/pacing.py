@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 STEP = 32  # numbers of rows are rounded up to multiples of it, so that few plans exist
 ALONE = 256  # rows of a pass that nobody waits for
+SIZES = (1, 2, 4, 8, 16, *range(STEP, ALONE + 1, STEP))
 NEWEST = 0.3  # weight of the newest pass in a rate
 
 
@@ -42,23 +43,22 @@ class Pacing:
         """Seconds of a pass that decodes only."""
         return self._decoding.seconds
 
-    def rows(self, decoding: int, contended: bool) -> int:
-        """How many tokens of prompts the next pass takes beside ``decoding`` rows; none while the
-        decoding streams are owed time. ``contended`` if anybody else waits."""
+    def rows(self, decoding: bool, contended: bool) -> int:
+        """How many tokens of prompts the next pass takes; none while streams that decode are owed
+        time. ``contended`` if anybody else waits."""
         if decoding and self._owed > 0:
             return 0
         rows = ALONE
         if contended and self._filling.seconds is not None:
             fitting = int(self._slice_seconds / self._filling.seconds)
             rows = max(STEP, min(ALONE, fitting // STEP * STEP))
-        return max(1, min(rows, self._most) - decoding)
+        return min(rows, self._most)
 
-    def passed(self, decoding: int, filled: int, seconds: float) -> None:
-        """Hear of a pass with that many rows of either kind."""
+    def passed(self, filled: int, seconds: float) -> None:
+        """Hear of a pass: a slice of ``filled`` rows, or one token of each stream that decodes."""
         if filled:
-            # what decoding adds to a pass is little beside a slice
-            self._filling.heard(seconds / (filled + decoding))
-            self._owed = seconds * self._share / (1 - self._share) if decoding else 0.0
+            self._filling.heard(seconds / (-(-filled // STEP) * STEP))
+            self._owed = seconds * self._share / (1 - self._share)
         else:
             self._decoding.heard(seconds)
             self._owed -= seconds

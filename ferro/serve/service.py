@@ -36,7 +36,7 @@ class Service:
         self.recommended = recommended(model.file.metadata) | dict(settings.sampling)
         pacing = Pacing(settings.slice_seconds, settings.decode_share, model.most_rows)
         prefixes = Prefixes(model, settings.prefix_cache_bytes, settings.prefix_tails)
-        self.engine = Engine(model, pacing, prefixes, settings.most_waiting)
+        self.engine = Engine(model, pacing, prefixes, settings.most_waiting, settings.warm)
         self._systems: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
 
     def start(self) -> None:

@@ -15,7 +15,8 @@ class Settings:
 
     ``sampling`` are fields of ``Sampling`` that count before the model's own recommendations;
     ``reasoning_format`` "none" leaves reasoning in the content; ``thinking_budget`` is how many
-    tokens of it there may be (None: as many as the model likes).
+    tokens of it there may be (None: as many as the model likes); ``warm``: all shapes of passes are
+    run once before the first request.
     """
 
     slice_seconds: float = 0.25
@@ -32,4 +33,5 @@ class Settings:
     thinking_budget: int | None = None
     aliases: tuple[str, ...] = ()
     metrics_open: bool = False
+    warm: bool = False
     cors_origins: tuple[str, ...] = ()

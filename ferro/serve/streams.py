@@ -52,7 +52,7 @@ class Stream:
         if not count:
             return Piece(self.slot, self.held, (self.completion.ids[-1],))
         tokens = self.job.task.prompt[self.held : self.held + count]
-        return Piece(self.slot, self.held, tokens, int(count == self.missing))
+        return Piece(self.slot, self.held, tokens)
 
     def feed(self, logits: Floats) -> None:
         """Choose the next token and let the job's listener know. Raises BadLogits, and whatever a

@@ -28,7 +28,6 @@ class Totals:
         self.prompt_tokens += filled
         self.decode_rows += decoding
         self.decode_passes += decoding > 0
-        # the rows that decode are few beside a slice
         if filled:
             self.prefill_seconds += seconds
         else:

@@ -71,10 +71,15 @@ class FakeModel(fakes.FakeModel):
 
 
 def engine_on(
-    model: Any, budget: int = 0, most_waiting: int = 64, share: float = 0.4, tails: bool = True
+    model: Any,
+    budget: int = 0,
+    most_waiting: int = 64,
+    share: float = 0.4,
+    tails: bool = True,
+    warm: bool = False,
 ) -> Engine:
-    pacing = Pacing(0.25, share, 1024)
-    return Engine(model, pacing, Prefixes(model, budget, tails), most_waiting)
+    pacing = Pacing(0.25, 0.4, 1024)
+    return Engine(model, pacing, Prefixes(model, budget, tails), most_waiting, warm)
 
 
 @contextmanager

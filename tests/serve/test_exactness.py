@@ -43,7 +43,7 @@ def test_solo_among_eight_sliced_and_restored(model: LanguageModel, sampling: Sa
         alone = [ids(run(engine, each))[0] for each in tasks]
     with running(engine_on(model)) as engine:
         # as slow a device would be: slices of 32 rows beside the decoding streams
-        engine.pacing.passed(0, 1, 1.0)
+        engine.pacing.passed(1, 1.0)
         assert ids(run(engine, *tasks)) == alone
     with running(engine_on(model, budget=1 << 24)) as engine:
         run(engine, *tasks)

@@ -40,48 +40,52 @@ def test_no_rows_are_no_slices() -> None:
     assert Turns().share([LONG], 0) == []
 
 
-def paced(rate: float, **how: float) -> Pacing:
+def paced(rate: float, share: float = 0.4) -> Pacing:
     """Pacing that has seen prompts filled at ``rate`` tokens a second."""
-    made = Pacing(how.get("slice_seconds", 0.25), how.get("share", 0.4), 1024)
-    made.passed(0, 100, 100 / rate)
+    made = Pacing(0.25, share, 1024)
+    made.passed(128, 128 / rate)
     return made
 
 
 @pytest.mark.parametrize(("rate", "rows"), [(100, 32), (500, 96), (512, 128), (10**6, ALONE)])
 def test_slices_beside_others_fit_the_time(rate: float, rows: int) -> None:
-    assert paced(rate).rows(0, contended=True) == rows
+    assert paced(rate).rows(False, contended=True) == rows
 
 
 def test_a_prompt_alone_has_large_passes() -> None:
-    assert paced(100).rows(0, contended=False) == ALONE
-
-
-def test_decoding_rows_are_part_of_a_pass() -> None:
-    assert paced(512).rows(5, contended=True) == 123
+    assert paced(100).rows(False, contended=False) == ALONE
 
 
 def test_an_unknown_rate_is_no_obstacle() -> None:
-    assert Pacing(0.25, 0.4, 1024).rows(2, contended=True) == ALONE - 2
+    assert Pacing(0.25, 0.4, 1024).rows(True, contended=True) == ALONE
+
+
+def test_a_pass_is_never_larger_than_a_model_takes() -> None:
+    assert Pacing(0.25, 0.4, 64).rows(False, contended=False) == 64
 
 
 def test_after_a_slice_the_decoding_streams_have_their_share() -> None:
     pacing = paced(1000, share=0.5)
-    pacing.passed(2, 98, 0.1)
+    pacing.passed(98, 0.1)
     passes = 0
-    while not pacing.rows(2, contended=True):
-        pacing.passed(2, 0, 0.02)
+    while not pacing.rows(True, contended=True):
+        pacing.passed(0, 0.02)
         passes += 1
     assert passes == 5
 
 
 def test_nobody_is_owed_time_who_does_not_decode() -> None:
-    pacing = paced(1000)
-    pacing.passed(2, 98, 0.1)
-    assert pacing.rows(0, contended=True) > 0
+    assert paced(1000).rows(False, contended=True) > 0
 
 
 def test_rates_follow_what_is_measured() -> None:
     pacing = paced(100)
     for _ in range(20):
-        pacing.passed(0, 100, 0.1)
+        pacing.passed(96, 0.096)
     assert pacing.prefill_rate == pytest.approx(1000, rel=0.02)
+
+
+def test_rows_that_only_fill_up_a_pass_count_as_rows() -> None:
+    pacing = Pacing(0.25, 0.4, 1024)
+    pacing.passed(3, 0.032)
+    assert pacing.prefill_rate == pytest.approx(1000)
