@@ -15,7 +15,7 @@ def biased(acc, bias, n, N):
 
 
 @kernel
-def finish(acc, y, bias, residual, m, n, M, N, ACT):
+def store_result(acc, y, bias, residual, m, n, M, N, ACT):
     """Stores ACT(acc + bias) + residual for the rows m and columns n; bias and residual may be
     absent."""
     inside = (m < M)[:, None] & (n < N)[None, :]
@@ -32,14 +32,14 @@ def gated_product(gate, up, gate_bias, up_bias, n, N, ACT):
 
 
 @kernel
-def finish_gated(gate, up, y, gate_bias, up_bias, m, n, M, N, ACT):
+def store_gated(gate, up, y, gate_bias, up_bias, m, n, M, N, ACT):
     """Stores the gated product for the rows m and columns n."""
     v = gated_product(gate, up, gate_bias, up_bias, n, N, ACT)
     tl.store(y[m[:, None], n[None, :]], v, mask=(m < M)[:, None] & (n < N)[None, :])
 
 
 @kernel
-def finish_gated_a8(gate, up, y, gate_bias, up_bias, m, block, M, N, ACT):
+def store_gated_a8(gate, up, y, gate_bias, up_bias, m, block, M, N, ACT):
     """Stores the gated product of one block of 32 columns, quantised; what is behind N is 0."""
     n = block * 32 + tl.arange(0, 32)
     v = gated_product(gate, up, gate_bias, up_bias, n, N, ACT)

@@ -7,7 +7,7 @@ over K or not, agree in every bit.
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
-from kernels_src.epilogue import finish, finish_gated, finish_gated_a8
+from kernels_src.epilogue import store_gated, store_gated_a8, store_result
 
 
 @kernel
@@ -36,7 +36,7 @@ def matmul(
             b = tl.load(w[k[:, None], n[None, :]], mask=in_w, other=-0.0)
             part = tl.dot(a, b, part)
         acc = tl.combine(tl.add, part)
-    finish(acc, y, bias, residual, m, n, M, N, ACT)
+    store_result(acc, y, bias, residual, m, n, M, N, ACT)
 
 
 @kernel
@@ -69,7 +69,7 @@ def gated(
             part_g = tl.dot(a, g, part_g)
             part_u = tl.dot(a, u, part_u)
         acc_g, acc_u = tl.combine(tl.add, part_g, part_u)
-    finish_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
+    store_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
 
 
 @kernel
@@ -94,7 +94,7 @@ def matmul_q8(
             d = tl.dot_i8(xq, wq.T)
             part = tl.fma(d.to(tl.f32), xs[:, None] * ws[None, :], part)
         acc = tl.combine(tl.add, part)
-    finish(acc, y, bias, residual, m, n, M, N, ACT)
+    store_result(acc, y, bias, residual, m, n, M, N, ACT)
 
 
 @kernel
@@ -132,7 +132,7 @@ def gated_q8(
     n = tl.block(1, N, BN)
     m = tl.block(0, M, BM)
     acc_g, acc_u = gate_and_up_q8(gate, up, x, m, n, M, N, K, BM, BN)
-    finish_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
+    store_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
 
 
 @kernel
@@ -151,4 +151,4 @@ def gated_q8_a8(
     m = tl.block(0, M, BM)
     n = block * 32 + tl.arange(0, 32)
     acc_g, acc_u = gate_and_up_q8(gate, up, x, m, n, M, N, K, BM, 32)
-    finish_gated_a8(acc_g, acc_u, y, gate_bias, up_bias, m, block, M, N, ACT)
+    store_gated_a8(acc_g, acc_u, y, gate_bias, up_bias, m, block, M, N, ACT)

@@ -7,7 +7,7 @@ activations' block in an fma of its own.
 from __future__ import annotations
 
 from ferro.dsl import kernel, tl
-from kernels_src.epilogue import finish, finish_gated, finish_gated_a8
+from kernels_src.epilogue import store_gated, store_gated_a8, store_result
 
 
 @kernel
@@ -43,7 +43,7 @@ def matmul_q4(
             xq, xs = tl.load_block(x, m, kb, mask=m < M)
             part = add_block(part, wq, ws, wm, xq, xs, block_total(xq, xs))
         acc = tl.combine(tl.add, part)
-    finish(acc, y, bias, residual, m, n, M, N, ACT)
+    store_result(acc, y, bias, residual, m, n, M, N, ACT)
 
 
 @kernel
@@ -80,7 +80,7 @@ def gated_q4(
     n = tl.block(1, N, BN)
     m = tl.block(0, M, BM)
     acc_g, acc_u = gate_and_up_q4(gate, up, x, m, n, M, N, K, BM, BN)
-    finish_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
+    store_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
 
 
 @kernel
@@ -99,4 +99,4 @@ def gated_q4_a8(
     m = tl.block(0, M, BM)
     n = block * 32 + tl.arange(0, 32)
     acc_g, acc_u = gate_and_up_q4(gate, up, x, m, n, M, N, K, BM, 32)
-    finish_gated_a8(acc_g, acc_u, y, gate_bias, up_bias, m, block, M, N, ACT)
+    store_gated_a8(acc_g, acc_u, y, gate_bias, up_bias, m, block, M, N, ACT)

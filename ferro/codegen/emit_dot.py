@@ -335,7 +335,7 @@ def _strip(e: Emitter, op: Op, array: Array, first: int, count: int, straight: b
 
 def _held(e: Emitter, ex: Ex, op: Op) -> Ex:
     """The value of an expression in a variable of its own."""
-    name = e.names.fresh("held")
+    name = e.names.fresh("factor")
     e.line(f"const {e.dialect.ctype(op.result.dtype, ex.wide)} {name} = {bare(ex.code)};")
     return Ex(name, ex.dtype, ex.wide)
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 def kernel_key(kernel: KernelDefinition) -> str:
     """What trials of a kernel are filed under: "matmul.matmul_q8" for a shipped kernel; for any
     other its name and a hash of its text, so that two kernels of one name do not meet."""
-    module = getattr(kernel.function, "__module__", "")
+    module = getattr(kernel.function, "__module__", None) or ""
     if module.startswith(SHIPPED_KERNELS):
         return f"{module.removeprefix(SHIPPED_KERNELS)}.{kernel.name}"
     text = hashlib.sha256(kernel.source.encode()).hexdigest()
