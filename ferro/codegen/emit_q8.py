@@ -6,7 +6,7 @@ bytes and one in the upper halves; they are unpacked where they are used.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, auto
 
 from ferro.codegen.dialect import Ex
 from ferro.codegen.emit import PULLS, Emitter, Index
@@ -24,9 +24,9 @@ PREFETCH_BLOCKS = 4
 class Bytes(Enum):
     """What the bytes of a word are: signed, biased by 128, or small enough to be either."""
 
-    SIGNED = "signed"
-    BIASED = "biased"
-    SMALL = "small"
+    SIGNED = auto()
+    BIASED = auto()
+    SMALL = auto()
 
 
 class Place:
