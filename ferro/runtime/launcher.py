@@ -17,7 +17,7 @@ import numpy as np
 
 from ferro.codegen import layouts, resolve
 from ferro.codegen.program import Argument, Config, Entry, Target
-from ferro.dsl import bounds, extents, ir, launch
+from ferro.dsl import extents, ir, launch
 from ferro.dsl.quantised import A8, Q4, Q8
 from ferro.runtime.buffers import Buffer
 from ferro.runtime.calls import (
@@ -30,6 +30,7 @@ from ferro.runtime.calls import (
 )
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.plan import Plan, Recorder, Step
+from ferro.runtime.proofs import Proofs
 
 if TYPE_CHECKING:
     from ferro.runtime.opencl import OpenCLDevice
@@ -74,6 +75,7 @@ class Launcher:
         self.device = device
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
         self._scratch: dict[str, Buffer] = {}
+        self._proofs = Proofs()
         self._recorder: Recorder[Plan] = Recorder()
 
     def run(self, call: Call) -> None:
@@ -194,7 +196,7 @@ class Launcher:
             better = self.device.choice(kernel, arguments, made, binding, target)
             if better is not None:
                 return self._bound(kernel, arguments, better, target)
-        bounds.check(made, binding.scalars, binding.grid, binding.extents)
+        self._proofs.check(made, binding)
         return chosen, made, given, binding
 
     def _steps(
