@@ -16,9 +16,9 @@ from ferro.models.passes import Piece
 from ferro.models.sampler import BadLogits, Floats
 from ferro.runtime.errors import OutOfMemory
 from ferro.serve.jobs import Failed, Job
-from ferro.serve.pacing import SIZES, Pacing
+from ferro.serve.pacing import LEAST, SIZES, Pacing
 from ferro.serve.prefixes import Prefixes
-from ferro.serve.scheduler import Turns
+from ferro.serve.scheduler import share
 from ferro.serve.streams import Stream, completion_of
 from ferro.serve.totals import Totals
 from ferro.serve.waiting import Fork, Queue, Waiting
@@ -62,7 +62,6 @@ class Engine:
         self.totals = Totals()
         self.closing = False
         self._most_waiting = most_waiting
-        self._turns = Turns()
         self._queue = Queue()
         self._streams: dict[int, Stream] = {}
         self._stopped, self._warm = False, warm
@@ -165,12 +164,14 @@ class Engine:
         """A token of every stream that decodes, then slices of prompts: passes of few shapes,
         since what a pass needs is made anew for every shape."""
         decoding = [stream for stream in self._streams.values() if not stream.missing]
-        contended = self.active + self.waiting > 1
         if decoding:
             self._forward(decoding, [stream.piece() for stream in decoding])
         filling = [stream for stream in self._streams.values() if stream.missing]
-        rows = self.pacing.rows(bool(decoding), contended)
-        for stream, count in self._turns.share(filling, rows):
+        filling.sort(key=lambda stream: stream.job.clock.made)
+        if decoding and self.pacing.owes:
+            # what is short takes little of anybody's time
+            filling = [stream for stream in filling if stream.missing <= LEAST][:1]
+        for stream, count in share(filling, self.pacing.rows):
             self._forward([stream], [stream.piece(count)])
 
     def _forward(self, streams: Sequence[Stream], pieces: Sequence[Piece]) -> None:

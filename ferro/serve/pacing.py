@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 STEP = 32  # numbers of rows are rounded up to multiples of it, so that few plans exist
-ALONE = 256  # rows of a pass that nobody waits for
-SIZES = (1, 2, 4, 8, 16, *range(STEP, ALONE + 1, STEP))
+LEAST, MOST = 64, 256  # rows of a slice
+SIZES = (1, 2, 4, 8, 16, *range(STEP, MOST + 1, STEP))
 NEWEST = 0.3  # weight of the newest pass in a rate
 
 
@@ -43,15 +43,18 @@ class Pacing:
         """Seconds of a pass that decodes only."""
         return self._decoding.seconds
 
-    def rows(self, decoding: bool, contended: bool) -> int:
-        """How many tokens of prompts the next pass takes; none while streams that decode are owed
-        time. ``contended`` if anybody else waits."""
-        if decoding and self._owed > 0:
-            return 0
-        rows = ALONE
-        if contended and self._filling.seconds is not None:
+    @property
+    def owes(self) -> bool:
+        """Whether streams that decode have had less than their share of the time."""
+        return self._owed > 0
+
+    @property
+    def rows(self) -> int:
+        """How many tokens of prompts fit a slice."""
+        rows = MOST
+        if self._filling.seconds is not None:
             fitting = int(self._slice_seconds / self._filling.seconds)
-            rows = max(STEP, min(ALONE, fitting // STEP * STEP))
+            rows = max(LEAST, min(MOST, fitting // STEP * STEP))
         return min(rows, self._most)
 
     def passed(self, filled: int, seconds: float) -> None:

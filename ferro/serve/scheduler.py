@@ -1,8 +1,8 @@
-"""Which rows the next pass computes. Knows no model, no thread and no clock."""
+"""Which rows of prompts are computed next. Knows no model, no thread and no clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 
@@ -21,28 +21,22 @@ class Filling(Protocol):
 Stream = TypeVar("Stream", bound=Filling)
 
 
-class Turns:
-    """Shares out the rows of passes among prompts, which come oldest first.
+def share(filling: Sequence[Stream], rows: int) -> list[tuple[Stream, int]]:
+    """At most ``rows`` tokens among prompts, which come oldest first: one slice a prompt.
 
-    Every second pass begins with the one that has least left, so that a short prompt need not wait
-    for a long one; the others with the oldest, so that short ones cannot hold it up for ever.
+    The one that has least left is first, so that a short prompt need not wait for a long one; half
+    of the rows are the oldest one's, so that short ones cannot hold it up for ever.
     """
-
-    def __init__(self) -> None:
-        self._oldest_first = False
-
-    def share(self, filling: Sequence[Stream], rows: int) -> list[tuple[Stream, int]]:
-        """At most ``rows`` tokens, one slice a prompt."""
-        ordered: Iterable[Stream] = filling
-        if not self._oldest_first:
-            ordered = sorted(filling, key=lambda stream: stream.missing)
-        if filling and rows:
-            self._oldest_first = not self._oldest_first
-        found = []
-        for stream in ordered:
-            if rows <= 0:
-                break
-            count = min(rows, stream.until_boundary)
+    if not filling:
+        return []
+    oldest = filling[0]
+    reserved = min(oldest.until_boundary, rows // 2) if len(filling) > 1 else 0
+    found = []
+    for stream in sorted(filling, key=lambda stream: stream.missing):
+        if stream is oldest:
+            reserved = 0
+        count = min(rows - reserved, stream.until_boundary)
+        if count > 0:
             found.append((stream, count))
             rows -= count
-        return found
+    return found

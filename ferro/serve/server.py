@@ -121,10 +121,16 @@ class Process:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises CannotListen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small packets at once on sockets only that say that they are TCP's
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=family, backlog=1024)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(1024)
     except (OSError, OverflowError) as error:
+        made.close()
         raise CannotListen(f"cannot listen on {host}:{port}: {error}") from None
+    return made
 
 
 @contextlib.contextmanager

@@ -17,15 +17,15 @@ def settings(*words: str) -> Any:
 
 def test_defaults() -> None:
     found = settings()
-    assert (found.slice_seconds, found.decode_share, found.most_waiting) == (0.25, 0.4, 128)
+    assert (found.slice_seconds, found.decode_share, found.most_waiting) == (0.1, 0.4, 128)
     assert found.prefix_cache_bytes == 128 << 20 and found.request_seconds == 600
     assert found.sampling == {"penalise_prompt": False}
 
 
 def test_options_are_settings() -> None:
-    words = "--prefill-slice-ms 100 --decode-share 50 --request-timeout 0 --temp 0.5 --alias a"
+    words = "--prefill-slice-ms 200 --decode-share 50 --request-timeout 0 --temp 0.5 --alias a"
     found = settings(*words.split(), "--no-prefix-tail", "--penalty-scope", "all")
-    assert (found.slice_seconds, found.decode_share) == (0.1, 0.5)
+    assert (found.slice_seconds, found.decode_share) == (0.2, 0.5)
     assert found.request_seconds is None and not found.prefix_tails and found.aliases == ("a",)
     assert found.sampling == {"temperature": 0.5, "penalise_prompt": True}
 
