@@ -23,8 +23,8 @@ def matmul(
     BK: tl.schedule[4, 8, 16] = 4,
 ):
     """y = ACT(x @ w + bias) + residual, one fma per k."""
-    n = tl.block(1, N, BN)
-    m = tl.block(0, M, BM)
+    n = tl.block(0, N, BN)
+    m = tl.block(1, M, BM)
     for c in tl.chunks(K, 512):
         part = tl.zeros([BM, BN], tl.f32)
         for k0 in range(c.start, c.stop, BK):
@@ -54,8 +54,8 @@ def gated(
 ):
     """y = ACT(x @ gate + gate_bias) * (x @ up + up_bias): the bits of two matmul and an
     activate_multiply."""
-    n = tl.block(1, N, BN)
-    m = tl.block(0, M, BM)
+    n = tl.block(0, N, BN)
+    m = tl.block(1, M, BM)
     for c in tl.chunks(K, 512):
         part_g = tl.zeros([BM, BN], tl.f32)
         part_u = tl.zeros([BM, BN], tl.f32)
@@ -84,8 +84,8 @@ def matmul_q8(
     BN: tl.schedule[16, 32, 64] = 64,
 ):
     """y = ACT(x @ w.T + bias) + residual"""
-    n = tl.block(1, N, BN)
-    m = tl.block(0, M, BM)
+    n = tl.block(0, N, BN)
+    m = tl.block(1, M, BM)
     for c in tl.chunks(K, 512):
         part = tl.zeros([BM, BN], tl.f32)
         for kb in range(c.start // 32, tl.cdiv(c.stop, 32)):
@@ -129,8 +129,8 @@ def gated_q8(
 ):
     """y = ACT(x @ gate.T + gate_bias) * (x @ up.T + up_bias): the bits of two matmul_q8 and an
     activate_multiply."""
-    n = tl.block(1, N, BN)
-    m = tl.block(0, M, BM)
+    n = tl.block(0, N, BN)
+    m = tl.block(1, M, BM)
     acc_g, acc_u = gate_and_up_q8(gate, up, x, m, n, M, N, K, BM, BN)
     store_gated(acc_g, acc_u, y, gate_bias, up_bias, m, n, M, N, ACT)
 
@@ -147,8 +147,8 @@ def gated_q8_a8(
     BM: tl.schedule[1, 2, 4, 8] = 4,
 ):
     """The bits of ``gated_q8``, then of ``quantise``: the input of the product that follows."""
-    block = tl.program_id(1, tl.cdiv(N, 32))
-    m = tl.block(0, M, BM)
+    block = tl.program_id(0, tl.cdiv(N, 32))
+    m = tl.block(1, M, BM)
     n = block * 32 + tl.arange(0, 32)
     acc_g, acc_u = gate_and_up_q8(gate, up, x, m, n, M, N, K, BM, 32)
     store_gated_a8(acc_g, acc_u, y, gate_bias, up_bias, m, block, M, N, ACT)
