@@ -1,4 +1,4 @@
-"""One line for every request that was served, in pairs of name and value."""
+"""One line for every request that was served, in pairs of name and value; and its counts."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ class Logged:
             await self._app(scope, receive, sending)
         finally:
             log.info("%s", line(scope, status, time.perf_counter() - started))
+            metrics = scope["app"].state.metrics
+            if metrics is not None:
+                # paths that are none would be endless
+                known = "endpoint" in scope and not scope.get("path_params")
+                path = scope["path"] if known else "other"
+                metrics.served(path, status, scope.get("state", {}).get("running"))
 
 
 def line(scope: Scope, status: int, seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ferro.models.renderer import TemplateError
-from ferro.serve import chat, completions, info, tokens
+from ferro.serve import chat, completions, info, metrics, tokens
 from ferro.serve.access_log import Logged
 from ferro.serve.bodies import Json
 from ferro.serve.errors import ApiError
@@ -37,6 +38,7 @@ SERVED: dict[str, tuple[str, Endpoint]] = {
     "/v1/models": ("GET", info.models),
     "/models": ("GET", info.models),
     "/v1/models/{name:path}": ("GET", info.one_model),
+    "/metrics": ("GET", metrics.metrics),
 }
 ALWAYS: dict[str, tuple[str, Endpoint]] = {
     "/health": ("GET", info.health),
@@ -64,8 +66,17 @@ def make_app(
             Exception: unexpected,
         },
     )
-    app.state.service = service
+    app.state.service = app.state.metrics = None
+    if service is not None:
+        put_service(app, service)
     return app
+
+
+def put_service(app: Starlette, service: Service) -> None:
+    """From now on the application serves it."""
+    with suppress(ImportError):
+        app.state.metrics = metrics.Metrics(service)
+    app.state.service = service
 
 
 def middleware(settings: Settings, keys: Keys) -> list[Middleware]:

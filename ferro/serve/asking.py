@@ -20,7 +20,7 @@ LONGEST_STOP = 1000
 # What may be left out of account without harm.
 HARMLESS = (
     "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention"
-    " verbosity id_slot return_progress timings_per_token parallel_tool_calls"
+    " verbosity id_slot return_progress timings_per_token"
 ).split()
 # What cannot, since the answer would not be what was asked for.
 UNSUPPORTED = ("functions", "function_call", "audio", "web_search_options", "grammar", "suffix")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -11,10 +13,11 @@ from starlette.responses import Response
 
 from ferro.models.completion import Finish
 from ferro.models.conversation import Conversation
-from ferro.serve import asking, bodies, replying
+from ferro.serve import asking, bodies, forms, replying
 from ferro.serve.asking import Delivery
 from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
+from ferro.serve.grammars import HERMES_MARKS
 from ferro.serve.jobs import Ended, Task, Token
 from ferro.serve.replying import EventStream
 from ferro.serve.running import Running, attended
@@ -35,9 +38,10 @@ class Chat:
     delivery: Delivery
     splits: bool
     opened: bool
+    tools: tuple[str, ...] = ()
 
     def listener(self) -> Listener:
-        return Listener(self.splits, self.opened)
+        return Listener(self.splits, self.opened, self.tools)
 
 
 async def chat_completions(request: Request) -> Response:
@@ -64,13 +68,15 @@ async def apply_template(request: Request) -> Response:
 async def read(service: Service, fields: Fields) -> Chat:
     """Raises ApiError."""
     service.check_name(fields.text("model"))
-    talk = conversation(fields)
-    made = asking.options(fields, service.recommended, len(service.tokenizer))
-    form = fields.choice("reasoning_format", REASONING_FORMATS, service.settings.reasoning_format)
-    budget = fields.integer(
-        "thinking_budget", "thinking_budget_tokens", "reasoning_budget", least=-1,
-        default=service.settings.thinking_budget,
-    )  # fmt: skip
+    lfm2 = HERMES_MARKS[0] not in service.template.source and service.is_lfm2
+    form = await asyncio.to_thread(forms.read, fields, conversation(fields), service.grammars, lfm2)
+    ids = service.tokenizer.vocabulary.ids
+    shown = forms.shown(ids) if form.names else frozenset[int]()
+    made = asking.options(fields, service.recommended, len(service.tokenizer), shown)
+    reasoning = fields.choice(
+        "reasoning_format", REASONING_FORMATS, service.settings.reasoning_format
+    )
+    budget = thinking_budget(service, fields)
     how: dict[str, Any] = {
         "choices": asking.choices(fields),
         "likely": likely(fields),
@@ -78,14 +84,14 @@ async def read(service: Service, fields: Fields) -> Chat:
         "seconds": asking.seconds(service, fields),
     }
     wanted = asking.delivery(fields)
+    talk = form.conversation
     text = await service.render(talk)
     prompt = await service.encode(text)
     service.check_length(prompt, "messages")
-    opened = text.rstrip().endswith(OPEN)
-    guide = None
-    if budget is not None and budget >= 0:
-        limit = budget
-        guide = lambda: Budget(service.tokenizer, limit, opened)  # noqa: E731
+    opened = text.rstrip().endswith(OPEN) and form.guides is None
+    guide = form.guides
+    if guide is None and budget is not None:
+        guide = partial(Budget, service.tokenizer, budget, opened)
     task = Task(
         prompt,
         made,
@@ -94,7 +100,14 @@ async def read(service: Service, fields: Fields) -> Chat:
         tail=any(message["role"] in ("assistant", "tool") for message in talk.messages),
         **how,
     )
-    return Chat(task, wanted, form != "none", opened)
+    return Chat(task, wanted, reasoning != "none", opened, form.names)
+
+
+def thinking_budget(service: Service, fields: Fields) -> int | None:
+    """How many tokens of reasoning there may be; None for any number."""
+    names = ("thinking_budget", "thinking_budget_tokens", "reasoning_budget")
+    found = fields.integer(*names, least=-1, default=service.settings.thinking_budget)
+    return None if found == -1 else found
 
 
 def conversation(fields: Fields) -> Conversation:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from ferro.serve.app import make_app
+from ferro.serve.app import make_app, put_service
 from ferro.serve.keys import Keys
 from ferro.serve.service import Service
 from ferro.serve.settings import Settings
@@ -89,7 +89,7 @@ class Process:
                     return
                 service = Service(model, self._settings)
                 service.start()
-                self.app.state.service = service
+                put_service(self.app, service)
                 log.info("ready: %s on %s, %d slots of %d tokens", service.name,
                          model.device.info, model.slots, model.context)  # fmt: skip
                 self._over.wait()

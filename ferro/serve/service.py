@@ -14,6 +14,7 @@ from ferro.models.renderer import TemplateError
 from ferro.serve.bodies import dumped
 from ferro.serve.engine import Engine
 from ferro.serve.errors import ApiError, bad
+from ferro.serve.grammars import LFM2_MARKS, Grammars
 from ferro.serve.pacing import Pacing
 from ferro.serve.prefixes import Prefixes
 from ferro.serve.settings import Settings
@@ -34,6 +35,8 @@ class Service:
         self.created = int(time.time())
         self.template = ChatTemplate.of_model(model.file.metadata, model.tokenizer)
         self.recommended = recommended(model.file.metadata) | dict(settings.sampling)
+        self.grammars = Grammars(model.tokenizer)
+        self.is_lfm2 = LFM2_MARKS[0] in model.tokenizer.vocabulary.ids
         pacing = Pacing(settings.slice_seconds, settings.decode_share, model.most_rows)
         prefixes = Prefixes(model, settings.prefix_cache_bytes, settings.prefix_tails)
         self.engine = Engine(model, pacing, prefixes, settings.most_waiting, settings.warm)

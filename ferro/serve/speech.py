@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ferro.serve.thinking import Thinking
+from ferro.serve.tool_calls import ToolCalls
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,11 @@ class Said:
 class Listener:
     """Takes the text of one choice apart while it comes."""
 
-    def __init__(self, splits: bool, opened: bool) -> None:
-        """``splits``: reasoning is told from content; ``opened``: it was begun by the prompt."""
+    def __init__(self, splits: bool, opened: bool, tools: Collection[str] = ()) -> None:
+        """``splits``: reasoning is told from content; ``opened``: it was begun by the prompt;
+        ``tools`` are the names of those that may be called."""
         self._thinking = Thinking(opened) if splits else None
+        self._tool_calls = ToolCalls(tools) if tools else None
         self.calls = 0
 
     @property
@@ -66,12 +69,23 @@ class Listener:
         return self._thinking is not None and self._thinking.inside
 
     def push(self, text: str) -> Said:
-        if self._thinking is None:
-            return Said(content=text)
-        return Said(*self._thinking.push(text))
+        reasoning, answer = ("", text) if self._thinking is None else self._thinking.push(text)
+        return self._heard(reasoning, answer)
 
     def finish(self) -> Said:
-        return Said() if self._thinking is None else Said(*self._thinking.finish())
+        """What was held back, now that no more comes."""
+        reasoning, answer = ("", "") if self._thinking is None else self._thinking.finish()
+        said = self._heard(reasoning, answer)
+        if self._tool_calls is not None:
+            content, calls = self._tool_calls.finish()
+            said += Said("", content, tuple(calls))
+        return said
+
+    def _heard(self, reasoning: str, answer: str) -> Said:
+        if self._tool_calls is None:
+            return Said(reasoning, answer)
+        content, calls = self._tool_calls.push(answer)
+        return Said(reasoning, content, tuple(calls))
 
 
 def total(parts: Sequence[Said]) -> Said:

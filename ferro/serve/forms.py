@@ -1,0 +1,96 @@
+"""The form that a chat request asks its reply to have: tools, ``tool_choice``,
+``response_format``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ferro.models.conversation import BadConversation, Conversation
+from ferro.serve.errors import bad
+from ferro.serve.fields import Fields
+from ferro.serve.grammars import HERMES_MARKS, LFM2_MARKS, Grammars
+from ferro.serve.jobs import Guide
+from ferro.serve.tool_calls import MARKS
+
+FORMATS = ("text", "json_object", "json_schema")
+
+
+@dataclass(frozen=True)
+class Form:
+    """``conversation`` has the tools that are offered, ``names`` are theirs; ``guides`` makes what
+    enforces the form, if anything does."""
+
+    conversation: Conversation
+    names: tuple[str, ...] = ()
+    guides: Callable[[], Guide] | None = None
+
+
+def read(fields: Fields, talk: Conversation, grammars: Grammars, lfm2: bool) -> Form:
+    """``lfm2``: the model's own marks of calls. Raises ApiError."""
+    choice, several = fields.value("tool_choice"), fields.flag("parallel_tool_calls", default=True)
+    schema = schema_of(fields)
+    try:
+        tools = talk.checked_tools()
+    except BadConversation as error:
+        raise bad(str(error), "tools") from None
+    names = tuple(tool["function"]["name"] for tool in tools)
+    wanted = wanted_names(fields, choice, names)
+    if wanted is None:
+        talk, names = replace(talk, tools=()), ()
+    guides = None
+    if schema is not None:
+        if wanted:
+            raise bad("`response_format` and a required call cannot both be had", "tool_choice")
+        guides = grammars.json(schema, "response_format")
+    elif wanted:
+        chosen = [tool for tool in tools if tool["function"]["name"] in wanted]
+        guides = grammars.calls(chosen, LFM2_MARKS if lfm2 else HERMES_MARKS, several)
+    if guides is not None and fields.flag("ignore_eos"):
+        raise bad("`ignore_eos` cannot be had with a reply of a given form", "ignore_eos")
+    return Form(talk, names, guides)
+
+
+def wanted_names(fields: Fields, choice: Any, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The tools of which one must be called; none for free choice, None if there are no tools."""
+    if choice in (None, "auto"):
+        return () if names else None
+    if choice == "none":
+        return None
+    function = choice.get("function", choice) if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if choice != "required" and not isinstance(name, str):
+        raise fields.wrong("tool_choice", "must be auto, none, required or name a function")
+    if not names:
+        raise fields.wrong("tool_choice", "needs `tools`")
+    if choice == "required":
+        return names
+    if name not in names:
+        raise fields.wrong("tool_choice", f"names {name!r}, which is none of the tools"[:200])
+    return (str(name),)
+
+
+def schema_of(fields: Fields) -> Any:
+    """The schema that a reply has to have; None for any text."""
+    form = fields.object("response_format")
+    if form is None:
+        return None
+    kind = form.choice("type", FORMATS, "")
+    if not kind:
+        raise form.wrong("type", f"is needed: one of {', '.join(FORMATS)}")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return form.value("schema") or {"type": "object"}
+    given = form.object("json_schema")
+    schema = form.value("schema") if given is None else given.value("schema")
+    if schema is None:
+        raise form.wrong("json_schema", "with a schema is needed")
+    return schema
+
+
+def shown(ids: Any) -> frozenset[int]:
+    """The control tokens that mark calls: without them a text cannot be read."""
+    marks = [*MARKS, *MARKS.values()]
+    return frozenset(ids[mark] for mark in marks if mark in ids)
