@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ferro.models.renderer import TemplateError
-from ferro.serve import chat, completions, info, metrics, tokens
+from ferro.serve import chat, completions, info, metrics, page, tokens
 from ferro.serve.access_log import Logged
 from ferro.serve.bodies import Json
 from ferro.serve.errors import ApiError
@@ -44,6 +44,7 @@ ALWAYS: dict[str, tuple[str, Endpoint]] = {
     "/health": ("GET", info.health),
     "/v1/health": ("GET", info.health),
     "/ready": ("GET", info.ready),
+    "/chat": ("GET", page.chat_page),
 }
 
 
