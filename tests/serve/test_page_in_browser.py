@@ -1,0 +1,84 @@
+"""The chat page in a browser, where Chromium and Playwright are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.serve.fakes import until
+from tests.serve.test_process import Served, serving
+
+api = pytest.importorskip("playwright.sync_api")
+BROWSER = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium")
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving(0.01) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with api.sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def page(browser: Any, served: Served) -> Iterator[Any]:
+    made = browser.new_page(viewport={"width": 390, "height": 700})
+    problems: list[str] = []
+    asked: list[str] = []
+    made.on("pageerror", lambda error: problems.append(str(error)))
+    made.on("console", lambda line: line.type == "error" and problems.append(line.text))
+    made.on("request", lambda request: asked.append(request.url))
+    made.goto(f"{served.url}/chat")
+    yield made
+    assert all(url.startswith(served.url) for url in asked)
+    assert [p for p in problems if "Failed to load resource" not in p] == []
+    made.close()
+
+
+def say(page: Any, text: str) -> None:
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+
+
+def test_a_chat_by_the_keyboard_alone(page: Any) -> None:
+    page.evaluate("document.getElementById('max_tokens').value = 20")
+    say(page, "Hello <b>there</b>")
+    page.wait_for_selector(".stats")
+    assert page.inner_text(".user") == "Hello <b>there</b>"
+    assert "tok/s" in page.inner_text(".stats") and page.inner_text("#model") == "fake"
+    say(page, "And more")
+    page.wait_for_selector(".turn:nth-child(4) .stats")
+    page.keyboard.press("Alt+n")
+    assert page.inner_text("#log") == ""
+
+
+def test_a_reply_can_be_stopped(page: Any, served: Served) -> None:
+    page.evaluate("document.getElementById('max_tokens').value = 1500")
+    say(page, "Hello")
+    page.wait_for_function("document.querySelector('.content').textContent.length > 5")
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.getElementById('send').textContent == 'Send'")
+    until(served.idle)
+
+
+def test_an_error_is_shown(page: Any) -> None:
+    page.evaluate("document.getElementById('temperature').value = -3")
+    say(page, "Hello")
+    page.wait_for_selector(".error")
+    assert "temperature" in page.inner_text(".error")
+
+
+def test_a_phone_shows_the_whole_width(page: Any) -> None:
+    page.click("#toggle")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.is_visible("#key") and page.get_attribute("#toggle", "aria-expanded") == "true"
