@@ -5,15 +5,26 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from ferro.serve.keys import Keys
 from ferro.serve.server import Process
 from ferro.serve.settings import Settings
 from tests.serve.fakes import FakeModel
 
+class Talkative(FakeModel):
+    """Ends when it must."""
+
+    def _logits(self, before: Sequence[int]) -> Any:
+        row = super()._logits(before)
+        row[list(self.tokenizer.vocabulary.ends)] -= 30
+        return row
+
+
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    model = FakeModel(context=2000, slots=2)
+    model = Talkative(context=2000, slots=2)
     model.seconds = float(sys.argv[1])
     settings = Settings(shutdown_seconds=0.5, slice_seconds=0.02)
     Process(lambda: model, settings, Keys()).run("127.0.0.1", 0)
