@@ -13,6 +13,7 @@ from ferro.serve.server import Process
 from ferro.serve.settings import Settings
 from tests.serve.fakes import FakeModel
 
+
 class Talkative(FakeModel):
     """Ends when it must."""
 
