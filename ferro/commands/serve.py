@@ -6,11 +6,13 @@ import argparse
 import logging
 import math
 import os
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ferro.commands import UsageError, engine_options, options, sampling_options
 
 if TYPE_CHECKING:
+    from ferro.models.language_model import LanguageModel
     from ferro.serve.settings import Settings
 
 MEGA = 1 << 20
@@ -83,8 +85,21 @@ def run(args: argparse.Namespace) -> int:
     given = [*args.api_key, *filter(None, [os.environ.get("FERRO_API_KEY")])]
     keys = Keys(given, args.api_key_file)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    Process(lambda: engine_options.opened(args, path), chosen, keys).run(args.host, args.port)
+
+    def load(losses: int) -> AbstractContextManager[LanguageModel]:
+        if losses > 1:
+            args.device = fallback()
+        return engine_options.opened(args, path)
+
+    Process(load, chosen, keys).run(args.host, args.port)
     return 0
+
+
+def fallback() -> str:
+    """The device that serves when the one that was chosen is lost again and again."""
+    from ferro.runtime.listing import devices
+
+    return next((info.alias for info in devices() if info.kind == "cpu"), "interpreter")
 
 
 def settings(args: argparse.Namespace) -> Settings:

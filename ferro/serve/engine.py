@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ferro.models.passes import Piece
 from ferro.models.sampler import BadLogits, Floats
-from ferro.runtime.errors import OutOfMemory
+from ferro.runtime.errors import DeviceLost, OutOfMemory
 from ferro.serve.jobs import Failed, Job
 from ferro.serve.pacing import LEAST, SIZES, Pacing
 from ferro.serve.prefixes import Prefixes
@@ -30,6 +30,7 @@ log = logging.getLogger("ferro.serve")
 
 # why jobs fail
 TIMEOUT, CLOSED, BROKEN, NUMBERS = "timeout", "closed", "broken", "numbers"
+Reopen = Callable[[int], "LanguageModel"]
 LONGEST_WAIT = 60  # seconds that a client is asked to wait at most
 
 
@@ -55,9 +56,11 @@ class Engine:
         prefixes: Prefixes,
         most_waiting: int,
         warm: bool = False,
+        reopen: Reopen | None = None,
     ) -> None:
         """``most_waiting`` is how many jobs may wait for a slot; with ``warm`` the thread first
-        runs passes of all shapes that it will need."""
+        runs passes of all shapes that it will need. ``reopen`` gives the model anew after its
+        device was lost for the nth time."""
         self.model, self.pacing, self.prefixes = model, pacing, prefixes
         self.totals = Totals()
         self.closing = False
@@ -65,6 +68,8 @@ class Engine:
         self._queue = Queue()
         self._streams: dict[int, Stream] = {}
         self._stopped, self._warm = False, warm
+        self._reopen = reopen
+        self.losses = 0
         self._mean_seconds = 1.0
         self._thread = threading.Thread(target=self._run, name="ferro-engine", daemon=True)
 
@@ -159,6 +164,23 @@ class Engine:
         except Exception as error:
             log.exception("a pass failed")
             self._fail_all(BROKEN, f"the model could not go on: {error}")
+            if isinstance(error, DeviceLost):
+                self._recover()
+
+    def _recover(self) -> None:
+        """Go on with the model on a device that was opened anew; end where that cannot be."""
+        self.losses += 1
+        if self._reopen is None:
+            return
+        log.error("the device was lost (%d): opening it again", self.losses)
+        self.prefixes.clear()
+        try:
+            self.model = self._reopen(self.losses)
+        except Exception:
+            log.exception("the model cannot be opened again")
+            self.closing = self._stopped = True
+            return
+        self.prefixes.store = self.model
 
     def _pass(self) -> None:
         """A token of every stream that decodes, then slices of prompts: passes of few shapes,

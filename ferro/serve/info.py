@@ -29,7 +29,7 @@ async def health(request: Request) -> Response:
     service: Service | None = request.app.state.service
     if service is None:
         raise loading()
-    if not service.engine.alive and not service.engine.closing:
+    if not service.engine.alive:
         raise ApiError(503, "the engine has ended", code="broken")
     return Json({"status": "ok", "version": __version__, **state(service)})
 
@@ -56,6 +56,7 @@ def state(service: Service) -> dict[str, Any]:
     return {
         "model": service.name,
         "device": str(service.model.device.info),
+        "devices_lost": engine.losses,
         "slots": {"total": service.model.slots, "active": engine.active},
         "waiting": engine.waiting,
         "context": service.model.context,

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ferro.runtime.errors import OutOfMemory
+from ferro.runtime.errors import DeviceError, OutOfMemory
 from ferro.serve.jobs import Task
 
 log = logging.getLogger("ferro.serve")
@@ -62,7 +63,7 @@ class Prefixes:
     """Keeps at most ``budget`` bytes of snapshots; of a budget of 0, nothing."""
 
     def __init__(self, store: Store, budget: int, tails: bool = True) -> None:
-        self._store, self._budget, self._tails = store, budget, tails
+        self.store, self._budget, self._tails = store, budget, tails
         self._entries: OrderedDict[Tokens, Entry] = OrderedDict()
         self._recent: deque[Tokens] = deque(maxlen=RECENT)
         self.counts = Counts()
@@ -100,7 +101,7 @@ class Prefixes:
             return 0
         self.counts.hits += 1
         self._entries.move_to_end(best.tokens)
-        self._store.restore(best.snapshot, slot, length)
+        self.store.restore(best.snapshot, slot, length)
         return length
 
     def keep(self, task: Task, tokens: int, slot: int) -> None:
@@ -110,14 +111,14 @@ class Prefixes:
             self._entries.move_to_end(prefix)
             return
         tail = task.tail and tokens == len(task.prompt) and tokens not in task.boundaries
-        size = self._store.snapshot_bytes(tokens)
+        size = self.store.snapshot_bytes(tokens)
         if tail:
             self._replace_tails(prefix)
         if not self._make_room(size, tail):
             self.counts.skipped += 1
             return
         try:
-            snapshot = self._store.save(slot)
+            snapshot = self.store.save(slot)
         except OutOfMemory:
             log.warning("no memory for a snapshot of %d tokens", tokens)
             self.counts.skipped += 1
@@ -134,7 +135,7 @@ class Prefixes:
         most = len(prompt) - 1
         if len(entry.tokens) <= most and prompt[: len(entry.tokens)] == entry.tokens:
             return len(entry.tokens)
-        return min(_shared(entry.tokens, prompt), most) if self._store.rewinds else 0
+        return min(_shared(entry.tokens, prompt), most) if self.store.rewinds else 0
 
     def _replace_tails(self, prefix: Tokens) -> None:
         for entry in list(self._kept(tail=True)):
@@ -165,7 +166,8 @@ class Prefixes:
         return sum(entry.nbytes for entry in self._kept(tail))
 
     def _drop(self, tokens: Tokens) -> None:
-        self._entries.pop(tokens).snapshot.release()
+        with suppress(DeviceError):  # of a lost device
+            self._entries.pop(tokens).snapshot.release()
 
 
 def _shared(a: Sequence[int], b: Sequence[int]) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from ferro.runtime.errors import DeviceError
 from ferro.serve.app import make_app, put_service
 from ferro.serve.keys import Keys
 from ferro.serve.service import Service
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from ferro.models.language_model import LanguageModel
 
 log = logging.getLogger("ferro.serve")
-Load = Callable[[], AbstractContextManager["LanguageModel"]]
+# opens the model; the number is how often its device was lost
+Load = Callable[[int], AbstractContextManager["LanguageModel"]]
 GRACE = 5.0  # seconds for last events to reach their readers
 
 
@@ -84,10 +86,11 @@ class Process:
     def _serve(self) -> None:
         """Load, serve, wait for the end: one thread, whose memory is given back by it."""
         try:
-            with self._load() as model:
+            with Opened(self._load) as opened:
+                model = opened.model(0)
                 if self._over.is_set():
                     return
-                service = Service(model, self._settings)
+                service = Service(model, self._settings, opened.model)
                 service.start()
                 put_service(self.app, service)
                 log.info("ready: %s on %s, %d slots of %d tokens", service.name,
@@ -116,6 +119,20 @@ class Process:
             log.info("keys were read again")
         except (OSError, ValueError) as error:
             log.error("the keys are as they were: %s", error)
+
+
+class Opened(contextlib.ExitStack):
+    """The model that is open, one at a time."""
+
+    def __init__(self, load: Load) -> None:
+        super().__init__()
+        self._load = load
+
+    def model(self, losses: int) -> LanguageModel:
+        """Open it, after the one before was closed as far as that goes."""
+        with contextlib.suppress(DeviceError):
+            self.close()
+        return self.enter_context(self._load(losses))
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ from ferro.models.conversation import Conversation
 from ferro.models.recommended import recommended
 from ferro.models.renderer import TemplateError
 from ferro.serve.bodies import dumped
-from ferro.serve.engine import Engine
+from ferro.serve.engine import Engine, Reopen
 from ferro.serve.errors import ApiError, bad
 from ferro.serve.grammars import LFM2_MARKS, Grammars
 from ferro.serve.pacing import Pacing
@@ -28,8 +28,11 @@ MOST_SYSTEMS = 64  # system messages whose tokens are remembered
 class Service:
     """Serves one model. ``start`` it and ``close`` it."""
 
-    def __init__(self, model: LanguageModel, settings: Settings) -> None:
-        self.model, self.settings = model, settings
+    def __init__(
+        self, model: LanguageModel, settings: Settings, reopen: Reopen | None = None
+    ) -> None:
+        """``reopen`` gives the model anew after its device was lost for the nth time."""
+        self.settings = settings
         self.tokenizer = model.tokenizer
         self.name = model.file.path.stem
         self.created = int(time.time())
@@ -39,7 +42,7 @@ class Service:
         self.is_lfm2 = LFM2_MARKS[0] in model.tokenizer.vocabulary.ids
         pacing = Pacing(settings.slice_seconds, settings.decode_share, model.most_rows)
         prefixes = Prefixes(model, settings.prefix_cache_bytes, settings.prefix_tails)
-        self.engine = Engine(model, pacing, prefixes, settings.most_waiting, settings.warm)
+        self.engine = Engine(model, pacing, prefixes, settings.most_waiting, settings.warm, reopen)
         self._systems: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
 
     def start(self) -> None:
@@ -48,6 +51,11 @@ class Service:
     def close(self) -> None:
         self.engine.close()
         self.template.close()
+
+    @property
+    def model(self) -> LanguageModel:
+        """As it is now: a lost device is opened again."""
+        return self.engine.model
 
     @property
     def names(self) -> tuple[str, ...]:

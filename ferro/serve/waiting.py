@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ferro.models.sampler import Floats
+from ferro.runtime.errors import DeviceError
 from ferro.serve.jobs import Job
 
 
@@ -23,7 +25,8 @@ class Fork:
         """One of the choices needs it no more."""
         self._left -= 1
         if not self._left:
-            self.snapshot.release()
+            with suppress(DeviceError):  # of a lost device
+                self.snapshot.release()
 
 
 @dataclass(frozen=True)

@@ -71,15 +71,10 @@ class FakeModel(fakes.FakeModel):
 
 
 def engine_on(
-    model: Any,
-    budget: int = 0,
-    most_waiting: int = 64,
-    share: float = 0.4,
-    tails: bool = True,
-    warm: bool = False,
+    model: Any, budget: int = 0, most_waiting: int = 64, tails: bool = True, **more: Any
 ) -> Engine:
     pacing = Pacing(0.25, 0.4, 1024)
-    return Engine(model, pacing, Prefixes(model, budget, tails), most_waiting, warm)
+    return Engine(model, pacing, Prefixes(model, budget, tails), most_waiting, **more)
 
 
 @contextmanager

@@ -28,4 +28,4 @@ if __name__ == "__main__":
     model = Talkative(context=2000, slots=2)
     model.seconds = float(sys.argv[1])
     settings = Settings(shutdown_seconds=0.5, slice_seconds=0.02)
-    Process(lambda: model, settings, Keys()).run("127.0.0.1", 0)
+    Process(lambda losses: model, settings, Keys()).run("127.0.0.1", 0)

@@ -9,6 +9,7 @@ import pytest
 
 from ferro.models.completion import BadRequest, Finish
 from ferro.models.sampler import BadSampling, Sampling
+from ferro.runtime.errors import DeviceLost
 from ferro.serve.engine import BROKEN, CLOSED, TIMEOUT, Busy, Closing
 from ferro.serve.jobs import Ended
 from tests.serve.fakes import FakeModel, Heard, engine_on, prompt, run, running, solo, task, until
@@ -132,6 +133,37 @@ def test_a_pass_that_fails_ends_its_jobs_and_no_more() -> None:
         (after,) = run(engine, task(prompt(1, 4)))
     assert all(each.failed and each.failed.reason == BROKEN for each in broken)
     assert len(after.ids()) == 8 and not engine.active
+
+
+def test_a_lost_device_is_opened_again() -> None:
+    lost, whole = FakeModel(slots=2), FakeModel(slots=2)
+    opened: list[int] = []
+
+    def reopen(losses: int) -> FakeModel:
+        opened.append(losses)
+        return whole
+
+    with running(engine_on(lost, budget=10_000, reopen=reopen)) as engine:
+        run(engine, task(prompt(3, 40), tail=True))
+        lost.failure = DeviceLost("no answer")
+        (broken,) = run(engine, task(prompt(1, 4)))
+        (after,) = run(engine, task(prompt(3, 40)))
+    assert broken.failed and broken.failed.reason == BROKEN and opened == [1]
+    assert not lost.alive and after.job.clock.cached_tokens == 0
+    assert after.ids() == solo(FakeModel, task(prompt(3, 40)))[0].ids()
+
+
+def test_an_engine_whose_model_cannot_be_opened_again_ends() -> None:
+    def reopen(losses: int) -> FakeModel:
+        raise DeviceLost("gone")
+
+    model = FakeModel(slots=1)
+    model.failure = DeviceLost("no answer")
+    with running(engine_on(model, reopen=reopen)) as engine:
+        run(engine, task(prompt(1, 4)))
+        until(lambda: not engine.alive)
+        with pytest.raises(Closing):
+            engine.submit(Heard(task(prompt(2, 4))).job)
 
 
 def test_a_guide_that_fails_ends_its_job_alone() -> None:
