@@ -65,9 +65,9 @@ def test_a_chat_by_the_keyboard_alone(page: Any) -> None:
 def test_a_reply_can_be_stopped(page: Any, served: Served) -> None:
     page.evaluate("document.getElementById('max_tokens').value = 1500")
     say(page, "Hello")
-    page.wait_for_function("document.querySelector('.content').textContent.length > 5")
+    until(lambda: len(page.inner_text(".content")) > 5)
     page.keyboard.press("Escape")
-    page.wait_for_function("document.getElementById('send').textContent == 'Send'")
+    until(lambda: page.inner_text("#send") == "Send")
     until(served.idle)
 
 
