@@ -80,7 +80,9 @@ class Prefixes:
         if not self._budget or not task.cached:
             return []
         prompt = task.prompt
-        found = {*task.boundaries, max((_shared(prompt, p) for p in self._recent), default=0)}
+        shared = max((_shared(prompt, recent) for recent in self._recent), default=0)
+        # of a prompt that comes again all but the last token can be used
+        found = {*task.boundaries, min(shared, len(prompt) - 1)}
         self._recent.append(prompt)
         if self._tails and task.tail:
             found.add(len(prompt))
