@@ -44,7 +44,7 @@ def test_json_has_all_samples_and_what_they_were_taken_of(capsys: Capture) -> No
 def test_a_table_for_people(capsys: Capture) -> None:
     assert run("-p", "20", "-n", "4", "-r", "2") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "model.gguf on a fake, weights q8, cache f16, context 100"
+    assert lines[0] == "model.gguf on a fake, weights q4, cache f16, context 100"
     assert lines[1].split() == ["tokens", "after", "tok/s", "spread", "others", "samples"]
     assert lines[2].split()[:3] == ["prefill", "20", "0"]
     assert lines[3].split()[:3] == ["decode", "4", "0"]
