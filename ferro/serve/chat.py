@@ -70,8 +70,7 @@ async def read(service: Service, fields: Fields) -> Chat:
     service.check_name(fields.text("model"))
     lfm2 = HERMES_MARKS[0] not in service.template.source and service.is_lfm2
     form = await asyncio.to_thread(forms.read, fields, conversation(fields), service.grammars, lfm2)
-    ids = service.tokenizer.vocabulary.ids
-    shown = forms.shown(ids) if form.names else frozenset[int]()
+    shown = forms.shown(service.tokenizer.vocabulary.ids, bool(form.names))
     made = asking.options(fields, service.recommended, len(service.tokenizer), shown)
     reasoning = fields.choice(
         "reasoning_format", REASONING_FORMATS, service.settings.reasoning_format

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
 from ferro.serve.grammars import HERMES_MARKS, LFM2_MARKS, Grammars
 from ferro.serve.jobs import Guide
+from ferro.serve.thinking import CLOSE, OPEN
 from ferro.serve.tool_calls import MARKS
 
 FORMATS = ("text", "json_object", "json_schema")
@@ -90,7 +91,8 @@ def schema_of(fields: Fields) -> Any:
     return schema
 
 
-def shown(ids: Any) -> frozenset[int]:
-    """The control tokens that mark calls: without them a text cannot be read."""
-    marks = [*MARKS, *MARKS.values()]
+def shown(ids: Mapping[str, int], tools: bool) -> frozenset[int]:
+    """The control tokens without which a reply cannot be taken apart: marks of reasoning and, with
+    ``tools``, of calls."""
+    marks = [OPEN, CLOSE, *(MARKS if tools else ()), *(MARKS.values() if tools else ())]
     return frozenset(ids[mark] for mark in marks if mark in ids)

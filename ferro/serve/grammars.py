@@ -56,6 +56,8 @@ class Grammars:
         self, tools: Sequence[Mapping[str, Any]], marks: tuple[str, str], several: bool
     ) -> Callable[[], Guide]:
         """Guides to calls of some of ``tools`` between ``marks``. Raises ApiError."""
+        if _mentions([tool["function"] for tool in tools], OVERRIDES):
+            raise bad(f"`{OVERRIDES}` is not for requests", "tools")
         listed = marks == LFM2_MARKS
         start, end = (self._mark(mark) for mark in marks)
         if listed:
@@ -135,6 +137,7 @@ def _json_call(function: Mapping[str, Any]) -> str:
         "properties": {"name": {"const": function["name"]}, "arguments": parameters},
         "required": ["name", "arguments"],
         "additionalProperties": False,
+        OVERRIDES: {"whitespace_pattern": SPACE},
     }
     return f"%json {json.dumps(schema)}"
 

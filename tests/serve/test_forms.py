@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from starlette.testclient import TestClient
 
+from ferro.serve import forms
 from tests.serve.conftest import Connect
 from tests.serve.test_chat import END, USER, asked, ids, joined, streamed
 
@@ -184,7 +185,6 @@ def test_a_conversation_with_calls_and_their_results_goes_round(client: TestClie
         assert asked(client, messages=messages, tools=[WEATHER], max_tokens=2)
 
 
-def test_control_tokens_that_mark_calls_are_read() -> None:
-    from ferro.serve import forms
-
-    assert forms.shown({"<|tool_call_start|>": 5, "<|im_end|>": 7}) == {5}
+def test_control_tokens_that_mark_parts_are_read() -> None:
+    ids = {"<think>": 4, "<|tool_call_start|>": 5, "<|im_end|>": 7}
+    assert forms.shown(ids, tools=True) == {4, 5} and forms.shown(ids, tools=False) == {4}

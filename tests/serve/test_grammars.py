@@ -10,10 +10,12 @@ import jsonschema
 import numpy as np
 import pytest
 
+from ferro.models.tokenizer import Tokenizer
+from ferro.serve.errors import ApiError
 from ferro.serve.grammars import HERMES_MARKS, LFM2_MARKS, Grammars
 from ferro.serve.jobs import Guide
 from ferro.serve.tool_calls import MARKS, ToolCalls
-from tests.models.vocabularies import tokenizer
+from tests.models.vocabularies import metadata, tokenizer
 
 LFM2 = tokenizer("lfm2")
 GRAMMARS = Grammars(LFM2)
@@ -120,3 +122,21 @@ def test_calls_are_ones_that_can_be_read(marks: tuple[str, str], several: bool) 
         for call in calls:
             assert call["function"]["name"] in ("f", "g.h")
             jsonschema.validate(json.loads(call["function"]["arguments"]), parameters)
+
+
+def test_marks_that_are_tokens_are_those_tokens() -> None:
+    tokens = list(metadata("lfm2")["tokenizer.ggml.tokens"])
+    places = [tokens.index("<|reserved_7|>"), tokens.index("<|reserved_8|>")]
+    for place, mark in zip(places, LFM2_MARKS, strict=True):
+        tokens[place] = mark
+    marked = Tokenizer(metadata("lfm2", tokens=tokens))
+    tools = [{"function": {"name": "f", "parameters": {"type": "null"}}}]
+    guide = Grammars(marked).calls(tools, LFM2_MARKS, several=False)()
+    mask = guide.allowed()
+    assert mask is not None and np.flatnonzero(mask).tolist() == places[:1]
+
+
+def test_a_tool_cannot_switch_its_own_enforcement_off() -> None:
+    parameters = {"type": "object", "x-guidance": {"lenient": True}}
+    with pytest.raises(ApiError, match="x-guidance"):
+        GRAMMARS.calls([{"function": {"name": "f", "parameters": parameters}}], LFM2_MARKS, True)
