@@ -75,13 +75,11 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
 
 
 def run(args: argparse.Namespace) -> int:
+    from ferro.serve.keys import Keys
+    from ferro.serve.server import Process
+
     chosen = settings(args)
     path = options.model(args)
-    try:
-        from ferro.serve.keys import Keys
-        from ferro.serve.server import Process
-    except ImportError as error:
-        raise UsageError(f'{error.name} is missing: pip install "ferro[serve]"') from None
     given = [*args.api_key, *filter(None, [os.environ.get("FERRO_API_KEY")])]
     keys = Keys(given, args.api_key_file)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
