@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# Test files run side by side; compilers of OpenCL C use one core most of the time.
+WORKERS ?= 2
 QUESTION ?= What is the capital of France, and what is it known for?
 
 .PHONY: demo test unit lint format conformance bench wheel clean
@@ -12,7 +14,7 @@ demo: $(VENV)/.run-installed
 	$(BIN)/ferro generate smollm2 --prompt "$(QUESTION)" --temp 0 --n-predict 120 --stats
 
 test: lint
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev-installed
 	$(BIN)/python -m pytest -m "not slow and not device" $(PYTEST_ARGS)
