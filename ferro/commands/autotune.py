@@ -234,7 +234,8 @@ def is_bad(tuning: Tuning) -> bool:
 
 def write_report(path: Path, trials: Trials, tunings: list[Tuning]) -> None:
     from autotune.report import Untried, page
+    from ferro.runtime.folders import write_atomically
 
     run = {tuning.problem.place: Untried(tuning.skipped, tuning.left) for tuning in tunings}
-    path.write_text(page(trials, run))
+    write_atomically(path, page(trials, run).encode())
     note(f"wrote {path}")

@@ -40,7 +40,23 @@ def write_atomically(path: Path, data: bytes) -> None:
 @contextmanager
 def written_atomically(path: Path) -> Iterator[BinaryIO]:
     """A stream whose contents become the file ``path`` at the end of the ``with`` block, and
-    nothing if that is left by an exception. Raises OSError where the folder cannot be written."""
+    nothing if that is left by an exception. A link stays and its target is replaced; a device or a
+    pipe is written into. Raises OSError, naming ``path``, where it cannot be written."""
+    try:
+        if path.exists() and not path.is_file():
+            with open(path, "wb") as stream:
+                yield stream
+        else:
+            with _replaced(Path(os.path.realpath(path))) as stream:
+                yield stream
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name[:40]}-{secrets.token_hex(6)}")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,29 @@ def test_a_failed_write_leaves_the_old_file(
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, b"newer")
     assert path.read_bytes() == b"new" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    link, target = tmp_path / "link", tmp_path / "target"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    write_atomically(link, b"new")
+    assert link.is_symlink() and target.read_bytes() == b"new"
+
+
+def test_a_pipe_is_written_into(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(pipe, b"data")
+    assert os.read(reader, 9) == b"data" and pipe.is_fifo()
+    os.close(reader)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_a_link_to_a_device_is_written_into_and_a_failure_names_it(tmp_path: Path) -> None:
+    link = tmp_path / "full"
+    link.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_atomically(link, b"data")
+    assert caught.value.filename == str(link) and Path("/dev/full").is_char_device()
