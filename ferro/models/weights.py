@@ -49,7 +49,8 @@ def check_type(file: GgufFile, info: TensorInfo) -> None:
 def f32(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32]:
     """A tensor as float32 of its own shape, or the rows of several one after the other.
 
-    Raises MissingTensor, UnsupportedType, WrongShape.
+    Raises MissingTensor, UnsupportedType, WrongShape, and BadNumbers for values that are not
+    finite.
     """
     infos = _infos(file, names)
     first = infos[0].shape
@@ -72,7 +73,8 @@ def f32(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32]:
 def turned(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32]:
     """A matrix as float32 [columns, rows], or several of equal width side by side.
 
-    Raises MissingTensor, UnsupportedType, WrongShape.
+    Raises MissingTensor, UnsupportedType, WrongShape, and BadNumbers for values that are not
+    finite.
     """
     infos = _infos(file, names)
     out = np.empty((_common_cols(file, infos), sum(info.shape[0] for info in infos)), np.float32)
@@ -81,8 +83,7 @@ def turned(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32
         blocks = file.blocks(info)
         for part in _chunks(*info.shape):
             columns = slice(first + part.start, first + part.stop)
-            with np.errstate(invalid="ignore", over="ignore"):
-                out[:, columns] = dequantise.dequantise(blocks[part], info.kind.name).T
+            out[:, columns] = _finite(file, info, blocks[part]).T
         file.drop(info)
         first += info.shape[0]
     return out
@@ -150,9 +151,16 @@ def _dequantise(file: GgufFile, info: TensorInfo, out: npt.NDArray[np.float32]) 
     blocks = file.blocks(info)
     rows = out.reshape(len(blocks), -1)
     for part in _chunks(*rows.shape):
-        with np.errstate(invalid="ignore", over="ignore"):
-            rows[part] = dequantise.dequantise(blocks[part], info.kind.name)
+        rows[part] = _finite(file, info, blocks[part])
     file.drop(info)
+
+
+def _finite(file: GgufFile, info: TensorInfo, blocks: Bytes) -> npt.NDArray[np.float32]:
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = dequantise.dequantise(blocks, info.kind.name)
+    if not np.isfinite(values).all():
+        raise BadNumbers(str(file.path), f"tensor `{info.name}` has values that are not finite")
+    return values
 
 
 def _common_cols(file: GgufFile, infos: Sequence[TensorInfo]) -> int:

@@ -242,3 +242,13 @@ def test_vectors_stand_one_after_the_other(tmp_path: Path) -> None:
     names = ["blk.0.attn_norm.weight", "blk.1.attn_q_norm.weight"]
     wanted = np.concatenate([weights.f32(file, name) for name in names])
     assert (weights.f32(file, names) == wanted).all()
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("read", [weights.f32, weights.turned])
+def test_float_tensors_that_are_not_finite(tmp_path: Path, value: float, read: Any) -> None:
+    data = np.ones((4, 32), np.float32)
+    data[3, 5] = value
+    file = written(tmp_path / "bad.gguf", {"a.weight": (data, "F32")})
+    with pytest.raises(BadNumbers, match=r"bad\.gguf: tensor `a\.weight` has .* not finite"):
+        read(file, "a.weight")
