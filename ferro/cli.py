@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from ferro import __version__
 from ferro.commands import COMMANDS, UsageError
-from ferro.report import emit, failure, note, sentence, to_json
+from ferro.report import OutputFailed, emit, failure, note, sentence, show, to_json
 
 OK, FAILED, USAGE, NO_FIT, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -119,16 +119,32 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    open_standard_streams()
     forgive_encodings()
     words = list(sys.argv[1:] if argv is None else argv)
     prog = " ".join(["ferro", *(word for word in words[:1] if word in COMMANDS)])
     try:
-        code = run(words)
-        sys.stdout.flush()
+        show("")  # no work for a result that nobody can have
+        try:
+            code = attempt(words, prog)
+        finally:  # of --help too, which leaves by SystemExit
+            show("", flush=True)
         return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return OK
+    except OutputFailed as error:
+        discard_output()
+        note(f"{prog}: {error}")
+        return FAILED
+
+
+def attempt(words: list[str], prog: str) -> int:
+    """Runs, says what went wrong and gives the exit code. Raises OutputFailed, BrokenPipeError."""
+    try:
+        return run(words)
+    except (BrokenPipeError, OutputFailed):
+        raise
     except KeyboardInterrupt:
         return complain(KeyboardInterrupt("interrupted"), INTERRUPTED, prog, words)
     except Exception as error:
@@ -165,6 +181,20 @@ def complain(error: BaseException, code: int | None, prog: str, words: list[str]
     return code
 
 
+def open_standard_streams() -> None:
+    """Opens what the shell closed, but for standard output: nothing comes in, notes are lost."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 (for as long as the process lives)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def discard_output() -> None:
+    """Sends what is still to be written to nowhere, so that nothing fails at the end."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def forgive_encodings() -> None:
     """What a terminal cannot show, or what is no text of its encoding, is replaced."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
@@ -178,6 +208,8 @@ def exit_code(error: Exception) -> int | None:
         return USAGE
     if isinstance(error, MemoryError):
         return NO_FIT
+    if isinstance(error, OSError) and error.filename is not None:
+        return FAILED
     code: int | None = getattr(error, "exit_code", None)
     return code
 

@@ -64,9 +64,32 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+class OutputFailed(Exception):
+    """Standard output that takes nothing more: closed, or on a disk that is full."""
+
+    exit_code = 1
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"cannot write standard output: {reason}")
+
+
 def emit(text: str) -> None:
-    """Prints a result."""
-    print(text)
+    """Prints a result. Raises OutputFailed, BrokenPipeError."""
+    show(f"{text}\n")
+
+
+def show(text: str, flush: bool = False) -> None:
+    """Writes a part of a result. Raises OutputFailed, BrokenPipeError."""
+    if sys.stdout is None:
+        raise OutputFailed("it is closed")
+    try:
+        sys.stdout.write(text)
+        if flush:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(error.strerror or str(error)) from None
 
 
 def note(text: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ferro import report
 from ferro.commands import UsageError, engine_options, options, sampling_options
 from ferro.report import emit, note, to_json
 
@@ -173,8 +174,7 @@ def answer(
 def show(pieces: Iterable[str]) -> None:
     """Write pieces of text as they come."""
     for piece in pieces:
-        sys.stdout.write(piece)
-        sys.stdout.flush()
+        report.show(piece, flush=True)
 
 
 def summary(generation: Generation) -> str:

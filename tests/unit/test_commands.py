@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -418,3 +419,22 @@ def test_bits_that_differ_are_traced_to_lanes_that_hold_anything() -> None:
 def test_an_impossible_config_is_wrong_use(option: str, capsys: Capture) -> None:
     assert main(["kernels", "show", "add", "--source", "--target", "simd-16", option]) == 2
     assert capsys.readouterr().err.startswith(f"ferro kernels: {option[2:]}")
+
+
+@pytest.mark.parametrize(
+    "words", ["kernels", "kernels --json", "--help", "nonsense --json", "cache"]
+)
+@pytest.mark.parametrize(
+    ("where", "reason"), [(">&-", "it is closed"), (">/dev/full", "No space left on device")]
+)
+def test_results_that_cannot_be_written_are_one_line(words: str, where: str, reason: str) -> None:
+    command = f"{sys.executable} -m ferro.cli {words} {where} </dev/null"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"ferro\b.*: cannot write standard output: {reason}\n", done.stderr)
+
+
+def test_closed_input_and_notes_do_not_matter() -> None:
+    command = f"{sys.executable} -m ferro.cli kernels <&- 2>&-"
+    done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, timeout=120)
+    assert done.returncode == 0 and b"rmsnorm" in done.stdout
