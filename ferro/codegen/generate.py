@@ -227,7 +227,8 @@ def _entry(
     dimensions = Dimensions(expanded, target.lanes, config.lane_axis)
     if target.kind == "simt" and not subgroup.has_sub_group(target):
         dimensions.uniform = uniform_loads(expanded, dimensions)
-    e = Emitter(expanded, dialect, dimensions, Plan(expanded), sums, functions)
+    plan = Plan(expanded, scales=dialect.kind == "simt")
+    e = Emitter(expanded, dialect, dimensions, plan, sums, functions)
     name = e.names.fresh(kernel.name)
     if target.kind == "simt":
         e.names.fresh("lane")

@@ -29,9 +29,12 @@ Consumer = tuple[object, Block]
 
 class Plan:
     """``kept``: values with an array of their own. ``cheap``: free to recompute anywhere.
-    ``used``: values that something needs."""
+    ``used``: values that something needs. ``scales``: whether a product scales its operand at each
+    use, which spares the registers of the whole tile (a work-item has few of them) and costs a
+    multiplication; vectors of a CPU are better off with the tile."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, scales: bool = False) -> None:
+        self._scales = scales
         self.kept: set[Value] = set()
         self.cheap: set[Value] = set()
         self.used: set[Value] = set()
@@ -108,8 +111,21 @@ class Plan:
         stretched = op.name == "broadcast" and arg.shape and arg.shape != result.shape
         if result not in self.kept and (result in self._wide or stretched):
             self._wide.add(arg)
-        if result in self._operands and op.name in _PLAIN_OPERAND and result not in self.kept:
+        if result in self._operands and self._plain(op) and result not in self.kept:
             self._operands.add(arg)
+
+    def _plain(self, op: Op) -> bool:
+        """True for what a product can read again and again: stored numbers, scaled or not."""
+        if op.name == "mul":
+            return self._scales and all(self._stored(arg) for arg in op.args)
+        return op.name in _PLAIN_OPERAND
+
+    def _stored(self, value: Value) -> bool:
+        """True for a load behind casts and views."""
+        op = self.defs.get(value)
+        while op is not None and op.name in ("cast", *VIEWS):
+            op = self.defs.get(op.args[0])
+        return op is not None and op.name == "load"
 
     def _keep(self, op: Op, result: Value, block: Block) -> bool:
         if not result.shape or result in self.cheap or result not in self.used:
@@ -122,6 +138,6 @@ class Plan:
         if len(consumers) > 1:
             # int8 words are read straight from the buffer, as often as products need them
             return result in self._elsewhere or op.name != "load" or op.attrs["masked"]
-        if result in self._wide and op.name in ("load", "load_block", "call"):
-            return True
-        return result in self._operands and op.name not in _PLAIN_OPERAND
+        if result in self._operands:
+            return not self._plain(op)
+        return result in self._wide and op.name in ("load", "load_block", "call")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from ferro import codegen
 from ferro.codegen.program import Config, Target
 from ferro.dsl.kernel import KernelDefinition
+from kernels_src.attention import attention_i8
 from kernels_src.matmul import gated_q8, matmul_q8
 from kernels_src.norms import rmsnorm
 from tests.device.strangers.products import long_rows, unaligned_rows
@@ -69,3 +72,13 @@ def test_rows_of_several_blocks() -> None:
 
 def test_rows_that_may_start_at_any_byte_are_read_by_words() -> None:
     assert "vload8(" not in source(unaligned_rows, PLAIN)
+
+
+@pytest.mark.parametrize("target", [PLAIN, BLOCK_READ], ids=["plain", "block-read"])
+def test_scaled_operands_of_a_product_are_no_arrays(target: Target) -> None:
+    text = codegen.generate(attention_i8.specialise(D=256, BR=1), target, Config()).source
+    sizes = [
+        math.prod(int(n) for n in re.findall(r"\d+", extents))
+        for extents in re.findall(r"^ +(?:__local )?\w+ \w+((?:\[\d+\])+);", text, re.M)
+    ]
+    assert 0 < max(sizes) <= 64 * 16
