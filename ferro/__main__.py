@@ -1,7 +1,5 @@
 """`python -m ferro`."""
 
-import sys
+from ferro.cli import console
 
-from ferro.cli import main
-
-sys.exit(main())
+console()

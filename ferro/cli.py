@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use or bad input, 3 does not fit in memory
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import io
@@ -117,6 +118,20 @@ def build_parser() -> Parser:
     return parser
 
 
+def console() -> NoReturn:
+    """The process of the command. Where a device was lost it ends at once: the driver's own end,
+    with a kernel still running, may crash or never come, and its code would hide the command's."""
+    code = main()
+    from ferro.runtime.watchdog import any_lost
+
+    if not any_lost():
+        sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     open_standard_streams()
@@ -215,4 +230,4 @@ def exit_code(error: Exception) -> int | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

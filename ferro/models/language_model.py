@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from ferro.models.passes import Piece, Shape
 from ferro.models.snapshots import Snapshot
 from ferro.models.tokenizer import Tokenizer
 from ferro.runtime.device import Device
+from ferro.runtime.errors import DeviceLost
 
 CONTEXT = 4096
 MOST_ROWS = 1024
@@ -134,8 +136,9 @@ class LanguageModel:
         return all(layer.attends for layer in self.hyperparameters.layers)
 
     def close(self) -> None:
-        """Give the device's memory back."""
-        self.device.finish()
+        """Give the device's memory back; what a lost device may still use stays."""
+        with suppress(DeviceLost):
+            self.device.finish()
         self._plans.clear()
         self._loaded.cache.release()
         for buffer in self._loaded.weights.values():

@@ -12,6 +12,13 @@ from typing import Protocol
 
 from ferro.runtime.errors import DeviceLost
 
+_losses: list[str] = []
+
+
+def any_lost() -> bool:
+    """True once this process has lost a device, whose driver may be at work until the end."""
+    return bool(_losses)
+
 
 class Waitable(Protocol):
     """The part of an OpenCL event that is needed here."""
@@ -58,6 +65,7 @@ class Watchdog:
     def lose(self, reason: str) -> DeviceLost:
         """Mark the device lost; returns the exception to raise."""
         self.lost = self.lost or reason
+        _losses.append(self.name)
         return DeviceLost(f"{self.name} was lost: {self.lost}. Open it again to go on.")
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from ferro.models.gguf import GgufFile
 from ferro.models.language_model import BadOption, LanguageModel
 from ferro.models.passes import ContextFull, PassError, Piece
 from ferro.models.weights import f32
-from ferro.runtime import OutOfMemory, open_device
+from ferro.runtime import DeviceLost, OutOfMemory, open_device
 from ferro.runtime.device import Device
 from tests.models import ggufs, reference64, tiny
 
@@ -244,3 +244,14 @@ def test_the_tokenizer_is_the_file_s(device: Device) -> None:
     with LanguageModel.open(tiny.path("lfm2-tiny", "q8_0"), device, context=8) as model:
         assert model.tokenizer.encode("<|im_start|>") == [1, 6]
         assert model.hyperparameters.vocabulary == len(model.tokenizer)
+
+
+def test_a_model_of_a_lost_device_is_closed() -> None:
+    with open_device("pocl") as lost:
+        with LanguageModel.open(tiny.path("lfm2-tiny", "q8_0"), lost, context=8) as model:
+            model.forward([Piece(0, 0, (1, 2))])
+            lost.queue.watchdog.lose("no answer")
+            with pytest.raises(DeviceLost, match="no answer"):
+                model.forward([Piece(0, 2, (3,))])
+        with pytest.raises(DeviceLost, match="no answer"):
+            lost.finish()

@@ -30,6 +30,33 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+ENDING = """
+import atexit, os
+from ferro import cli
+from ferro.runtime.watchdog import Watchdog
+
+def run(words):
+    print("result")
+    {event}
+
+cli.run = run
+atexit.register(os._exit, 99)  # an end that the driver spoils
+cli.console()
+"""
+
+
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [('raise Watchdog("cpu", 1).lose("no answer")', 1), ("return 0", 99)],
+    ids=["lost", "well"],
+)
+def test_only_a_lost_device_ends_the_process_past_the_drivers_end(event: str, code: int) -> None:
+    words = [sys.executable, "-c", ENDING.format(event=event)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (code, "result\n")
+    assert ("cpu was lost: no answer" in done.stderr) == (code == 1)
+
+
 def wrong_use(arguments: list[str], capsys: Capture) -> str:
     assert main(arguments) == 2
     return capsys.readouterr().err
