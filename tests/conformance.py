@@ -7,6 +7,7 @@ all schedules. Shapes are runtime arguments, so an example never rebuilds a kern
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -38,6 +39,7 @@ _profile = settings(
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
+UNNAMED = re.compile(r"axis\d+_\d+")  # labels of index tiles that have no name
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,7 @@ class Case:
         ]
         body = self.kernel.specialise(**self.constants).body
         labels = {op.attrs["axis"] for op in walk(body) if op.name == "arange"}
+        labels = {label for label in labels if not UNNAMED.fullmatch(label)}
         axes = [Config(lane_axis=(label,)) for label in sorted(labels) if len(labels) > 1]
         return [*choices, *axes]
 

@@ -147,7 +147,7 @@ class Separation:
 
     def _digits(self, form: Form, known: set[Atom], steady: Callable[[ir.Value], bool]) -> None:
         terms = [t for t in form.terms if t[0] not in known and not steady(t[0][0])]
-        terms.sort(key=lambda t: -abs(t[1]))
+        terms.sort(key=lambda t: -abs(t[1]) * self._step(t[0]))
         for n, (atom, factor) in enumerate(terms):
             rest = sum(abs(f) * self._width(a) for a, f in terms[n + 1 :])
             if abs(factor) * self._step(atom) <= rest:

@@ -64,10 +64,13 @@ from ferro.dsl.kernel import KernelDefinition
 from tests.stacks import open_stack
 
 collide = KernelDefinition.from_source('''
-def collide(x: tl.ptr[tl.i32, N], y: tl.out[tl.i32, 1]):
-    tl.store(y[0], tl.load(x[tl.program_id(0, N)]))
+def collide(x: tl.ptr[tl.i32, N], at: tl.ptr[tl.i32, N], y: tl.out[tl.i32, 1]):
+    i = tl.program_id(0, N)
+    j = tl.load(at[i])
+    tl.store(y[j], tl.load(x[i]), mask=(j >= 0) & (j < 1))
 ''')
-open_stack("oclgrind-simt")(collide, x=np.arange(9, dtype=np.int32), y=np.zeros(1, np.int32))
+x, at, y = np.arange(9, dtype=np.int32), np.zeros(9, np.int32), np.zeros(1, np.int32)
+open_stack("oclgrind-simt")(collide, x=x, at=at, y=y)
 """
 REPORT = re.compile(r"Invalid |data race|[Uu]ninitiali[sz]ed|divergence")
 

@@ -139,6 +139,8 @@ def test_ctrl_c_and_termination_keep_what_was_timed(
 ) -> None:
     from autotune import tuner
 
+    if number == signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip("this process was started in the background, where Ctrl-C counts for nothing")
     behave({16: 0.5})
     taken = tuner._Run.give_up
 
