@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from ferro.codegen.dialect import Ex
-from ferro.codegen.emit import PULLS, Emitter, Index
+from ferro.codegen.emit import PULLS, Emitter, Index, Weights
 from ferro.codegen.emit_memory import all_true
 from ferro.codegen.layouts import is_biased
 from ferro.codegen.poly import ZERO, Poly
@@ -104,10 +104,10 @@ def pull_half(e: Emitter, op: Op, halves: str, index: Index, lane: int | None) -
 def pull_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> tuple[Ex, Bytes]:
     """Four neighbouring int8 of a row's block as an int, and what its bytes are."""
     weights = e.weights[op.attrs["buffer"]]
-    if weights.small:
-        return _small_word(e, op, row, word, lane), Bytes.SMALL
-    place = Place(e, op, row, lane, word, weights.words_per_block)
+    place = Place(e, op, row, lane, _stored(weights, word), weights.words_per_block)
     ex = _fetch(e, op, weights.words, place, row, lane, False)
+    if weights.small:
+        return _as_int(e, unpacked(e, ex, word)), Bytes.SMALL
     biased = is_biased(e.dialect.target.dot)
     if biased and op.attrs["masked"]:  # masked words are 0, which is -128 when biased
         flip = e.dialect.widen(Ex("0x80808080u", u32)) if ex.wide else "0x80808080u"
@@ -116,16 +116,10 @@ def pull_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> tuple[Ex
     return _as_int(e, ex), Bytes.BIASED if biased else Bytes.SIGNED
 
 
-def _small_word(e: Emitter, op: Op, row: Poly, word: Poly, lane: bool) -> Ex:
-    """Word ``word`` of a q4 block: half of the bits of a stored word."""
-    weights = e.weights[op.attrs["buffer"]]
-    place = Place(e, op, row, lane, halved(word), weights.words_per_block)
-    ex = _fetch(e, op, weights.words, place, row, lane, False)
-    return _as_int(e, unpacked(e, ex, word))
-
-
-def halved(word: Poly) -> Poly:
-    """The stored word of a q4 block that holds word ``word``."""
+def _stored(weights: Weights, word: Poly) -> Poly:
+    """The word in memory that holds word ``word`` of a block: of q4 one holds two."""
+    if not weights.small:
+        return word
     return Poly.of(f"(({word}) / 2)") if word.constant is None else Poly.of(word.constant // 2)
 
 
@@ -146,7 +140,7 @@ def prefetch(e: Emitter, op: Op, row: Poly, word: Poly) -> None:
     """Ask for the word that is needed some blocks later: hardware prefetchers stop at pages."""
     weights = e.weights[op.attrs["buffer"]]
     units = weights.words_per_block
-    place = Place(e, op, row, True, halved(word) if weights.small else word, units)
+    place = Place(e, op, row, True, _stored(weights, word), units)
     if "prefetch" in e.dialect.target.features and place.contiguous:
         helper = e.dialect.helper("prefetch", True, abi=e.dialect.target.abi)
         ahead = place.at + PREFETCH_BLOCKS * units * e.lanes
