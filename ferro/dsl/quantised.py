@@ -22,8 +22,23 @@ Int8s = NDArray[np.int8]
 Floats = NDArray[np.floating[Any]]
 
 
+class _Matrix:
+    """What matrices of blocks have in common: rows of int8 values and their true length."""
+
+    q: Int8s
+    cols: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.q)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.rows, self.cols)
+
+
 @dataclass(frozen=True, eq=False)
-class Q8:
+class Q8(_Matrix):
     """Weights of ``rows`` x ``cols``: ``q`` int8 [rows, K], ``scale`` float16 [rows, K/32], with K
     the next multiple of 32 from ``cols`` (default: all of ``q``'s columns).
 
@@ -38,14 +53,6 @@ class Q8:
     def __post_init__(self) -> None:
         _check_matrix("Q8", self.q, self.scale, np.dtype(np.float16))
         object.__setattr__(self, "cols", _checked_cols("Q8", self.q, self.cols))
-
-    @property
-    def rows(self) -> int:
-        return len(self.q)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.rows, self.cols)
 
     @property
     def nbytes(self) -> int:
@@ -77,7 +84,7 @@ class Q8:
 
 
 @dataclass(frozen=True, eq=False)
-class Q4:
+class Q4(_Matrix):
     """Weights of ``rows`` x ``cols`` in 4 bits: ``q`` int8 [rows, K] of 0..15, ``scale`` and
     ``minimum`` float16 [rows, K/32]; an element is q * scale + minimum. K as in ``Q8``.
 
@@ -96,14 +103,6 @@ class Q4:
         if self.q.size and not 0 <= self.q.min() <= self.q.max() <= 15:
             raise ValueError("Q4: values must be from 0 to 15")
         object.__setattr__(self, "cols", _checked_cols("Q4", self.q, self.cols))
-
-    @property
-    def rows(self) -> int:
-        return len(self.q)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.rows, self.cols)
 
     @property
     def nbytes(self) -> int:
@@ -148,7 +147,7 @@ class Q4:
 
 
 @dataclass(frozen=True, eq=False)
-class A8:
+class A8(_Matrix):
     """Activations of ``rows`` x ``cols``: ``q`` int8 [rows, K], ``scale`` float32 [rows, K/32] and
     ``sums`` int32 [rows, K/32], the sum of each block's values, derived from ``q``.
 
@@ -165,14 +164,6 @@ class A8:
         _check_matrix("A8", self.q, self.scale, np.dtype(np.float32))
         object.__setattr__(self, "cols", _checked_cols("A8", self.q, self.cols))
         object.__setattr__(self, "sums", block_sums(self.q))
-
-    @property
-    def rows(self) -> int:
-        return len(self.q)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.rows, self.cols)
 
     @property
     def nbytes(self) -> int:
