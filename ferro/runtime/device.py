@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ferro import codegen
 from ferro.codegen.program import Config, Program, Target
 from ferro.dsl.ir import Kernel
-from ferro.dsl.launch import Binding
+from ferro.dsl.launch import Binding, bind
 from ferro.dsl.quantised import Q4, Q8
 from ferro.runtime import calls
 from ferro.runtime.buffers import Buffer
@@ -146,7 +146,24 @@ class Device(ABC):
     def close(self) -> None:
         """Give everything back; later uses of the device and its buffers raise DeviceError."""
 
-    def choice(
+    def bound(
+        self,
+        kernel: Any,
+        arguments: Mapping[str, Any],
+        config: Config | None,
+        target: Target | None,
+    ) -> tuple[Config, Kernel, dict[str, Any], Binding]:
+        """The config that counts, the specialised kernel, its arguments and their binding."""
+        chosen = calls.settled(config)
+        made, given = calls.specialised(kernel, arguments, chosen)
+        binding = bind(made, given)
+        if config is None:
+            better = self._choice(kernel, arguments, made, binding, target)
+            if better is not None:
+                return self.bound(kernel, arguments, better, target)
+        return chosen, made, given, binding
+
+    def _choice(
         self,
         kernel: Any,
         arguments: Mapping[str, Any],

@@ -6,14 +6,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ferro import codegen
 from ferro.codegen.program import Config, Target
-from ferro.dsl import bounds, launch
+from ferro.dsl import bounds
 from ferro.dsl.interpreter import ORDERS, interpret
 from ferro.dsl.quantised import A8, Q4, Q8
 from ferro.runtime import calls
@@ -193,14 +192,7 @@ class InterpreterDevice(Device):
     def _launch(self, call: calls.Call, **options: Any) -> None:
         if self._recorder.plan is not None:
             calls.check_recordable(call.arguments)
-        chosen = calls.settled(call.config)
-        made, given = calls.specialised(call.kernel, call.arguments, chosen)
-        bound = launch.bind(made, given)
-        if call.config is None:
-            better = self.choice(call.kernel, call.arguments, made, bound, call.target)
-            if better is not None:
-                self._launch(replace(call, config=better), **options)
-                return
+        chosen, made, _, bound = self.bound(call.kernel, call.arguments, call.config, call.target)
         # A launch that a device would refuse is refused here too.
         bounds.check(made, bound.scalars, bound.grid, bound.extents)
         codegen.resolve(call.target or self.target, chosen)

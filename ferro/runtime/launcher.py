@@ -25,8 +25,6 @@ from ferro.runtime.calls import (
     check_owner,
     check_recordable,
     has_host_arrays,
-    settled,
-    specialised,
 )
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.plan import Plan, Recorder, Step
@@ -188,14 +186,8 @@ class Launcher:
         config: Config | None,
         target: Target | None,
     ) -> tuple[Config, ir.Kernel, dict[str, Any], launch.Binding]:
-        """The config that counts, the specialised kernel, its arguments and their binding."""
-        chosen = settled(config)
-        made, given = specialised(kernel, arguments, chosen)
-        binding = launch.bind(made, given)
-        if config is None:
-            better = self.device.choice(kernel, arguments, made, binding, target)
-            if better is not None:
-                return self._bound(kernel, arguments, better, target)
+        """``Device.bound``, with every access proved to be in range."""
+        chosen, made, given, binding = self.device.bound(kernel, arguments, config, target)
         self._proofs.check(made, binding)
         return chosen, made, given, binding
 
