@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,15 @@ def test_left_configs_are_json(behave: Any, file: str, capsys: Capture) -> None:
     assert found["left"] == ["BLOCK=16"]
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Ctrl-C counts, also in a process that a shell started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_termination_keep_what_was_timed(
     number: signal.Signals,
@@ -139,8 +149,6 @@ def test_ctrl_c_and_termination_keep_what_was_timed(
 ) -> None:
     from autotune import tuner
 
-    if number == signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN:
-        pytest.skip("this process was started in the background, where Ctrl-C counts for nothing")
     behave({16: 0.5})
     taken = tuner._Run.give_up
 
