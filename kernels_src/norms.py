@@ -45,15 +45,19 @@ def rmsnorm_add(
     residual: tl.ptr[tl.f32, M, K],
     y: tl.out[tl.f32, M, K],
     eps: tl.f32,
+    scale: tl.ptr[tl.f32, 1] = None,
     BLOCK: tl.schedule[64, 256, 1024] = 256,
 ):
-    """y = residual + x * rsqrt(mean(x^2) + eps) * w"""
+    """y = (residual + x * rsqrt(mean(x^2) + eps) * w) * scale; the scale may be left out."""
     row = tl.program_id(0, M)
-    scale = inverse_rms(x, row, eps, K, BLOCK)
+    norm = inverse_rms(x, row, eps, K, BLOCK)
     for k0 in range(0, K, BLOCK):
         k = k0 + tl.arange(0, BLOCK)
-        v = tl.load(x[row, k], mask=k < K) * scale * tl.load(w[k], mask=k < K)
-        tl.store(y[row, k], tl.load(residual[row, k], mask=k < K) + v, mask=k < K)
+        v = tl.load(x[row, k], mask=k < K) * norm * tl.load(w[k], mask=k < K)
+        v = tl.load(residual[row, k], mask=k < K) + v
+        if scale is not None:
+            v = v * tl.load(scale[0])
+        tl.store(y[row, k], v, mask=k < K)
 
 
 @kernel

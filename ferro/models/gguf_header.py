@@ -66,6 +66,12 @@ class TensorInfo:
         """How many numbers it holds."""
         return math.prod(self.shape)
 
+    def rows(self, start: int, stop: int) -> TensorInfo:
+        """Where some of its rows lie."""
+        row = self.nbytes // self.shape[0]
+        shape = (stop - start, *self.shape[1:])
+        return TensorInfo(self.name, self.kind, shape, self.start + start * row)
+
 
 @dataclass(frozen=True)
 class Header:

@@ -13,13 +13,14 @@ from ferro.codegen.program import Config, Target
 from ferro.dsl.quantised import Q4, Q8
 from ferro.models import weights
 from ferro.models.gguf import GgufFile
+from ferro.models.gguf_header import TensorInfo
 from ferro.report import Progress
 from ferro.runtime.device import Device
 from ferro.runtime.errors import OutOfMemory
 from ferro.runtime.memory import megabytes
 
 FORMS = ("q4", "q8", "f32")
-PACKED: dict[str, Callable[[GgufFile, Sequence[str]], Q8 | Q4]] = {
+PACKED: dict[str, Callable[[GgufFile, Sequence[TensorInfo]], Q8 | Q4]] = {
     "q8": weights.q8,
     "q4": weights.q4,
 }
@@ -35,13 +36,19 @@ class Part:
     ``form`` is "q8" (matrices only), "q4" (matrices that have 4 bits in the file), "f32", or
     "turned" (matrices only): float32 with a row of the file in each column, as float32 products
     read it. ``config`` names the layout where it is not
-    the device's usual one.
+    the device's usual one. ``rows`` (first, last + 1) are those that are kept, if not all are.
     """
 
     name: str
     tensors: tuple[str, ...]
     form: str = "q8"
     config: Config | None = None
+    rows: tuple[int, int] | None = None
+
+    def infos(self, file: GgufFile) -> list[TensorInfo]:
+        """Where it lies in a file. Raises MissingTensor."""
+        found = [file.tensor(name) for name in self.tensors]
+        return found if self.rows is None else [info.rows(*self.rows) for info in found]
 
 
 def parts(file: GgufFile, form: str = "q8") -> list[Part]:
@@ -61,7 +68,7 @@ def part(file: GgufFile, name: str, tensors: tuple[str, ...], form: str) -> Part
 
 def kept_bytes(file: GgufFile, part: Part) -> int:
     """Bytes that a part takes on a device. Raises MissingTensor."""
-    infos = [file.tensor(name) for name in part.tensors]
+    infos = part.infos(file)
     if part.form in PACKED:
         size = {"q8": q8_bytes, "q4": q4_bytes}[part.form]
         return size(sum(info.shape[0] for info in infos), infos[0].shape[-1])
@@ -111,10 +118,10 @@ def check_room(file: GgufFile, device: Device, wanted: Iterable[Part], caches: i
 def put(file: GgufFile, device: Device, part: Part, target: Target | None = None) -> Any:
     """One part as a buffer of ``device``. Raises ModelError, OutOfMemory."""
     if part.form in PACKED:
-        matrix = PACKED[part.form](file, part.tensors)
+        matrix = PACKED[part.form](file, part.infos(file))
         return device.weights(matrix, target=target, config=part.config)
     read = weights.turned if part.form == "turned" else weights.f32
-    return device.array(read(file, part.tensors), "weights")
+    return device.array(read(file, part.infos(file)), "weights")
 
 
 def _whole(sized: Sequence[tuple[int, Part]]) -> int:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ferro.models.uploads import Ints, Upload, padded
 from ferro.runtime.device import Device
 
-NONE = -1  # a row that belongs to no sequence
 STEP = 32
-ALIGNED = 4096 // 4  # int32s: parts of a buffer start where every device lets them
-
-Ints = npt.NDArray[np.int32]
 
 
 class PassError(ValueError):
@@ -99,62 +94,37 @@ def rounded(rows: int) -> int:
     return -(-rows // STEP) * STEP
 
 
-class Inputs:
-    """What kernels read of a pass, int32 all of it, parts of one buffer that one write fills.
-
-    ``tokens``, ``positions`` and ``rows`` of the cache [rows]; ``starts`` [pieces + 1]; ``keys``
-    [pieces, 2], the first row of the cache and their number; ``slots`` [pieces]; ``wanted``.
-    """
-
-    def __init__(self, device: Device, shape: Shape) -> None:
-        self.shape = shape
-        sizes = {
-            "tokens": shape.rows,
-            "positions": shape.rows,
-            "rows": shape.rows,
-            "starts": shape.pieces + 1,
-            "keys": 2 * shape.pieces,
-            "slots": shape.pieces,
-            "wanted": shape.wanted,
-        }
-        self._places: dict[str, slice] = {}
-        end = 0
-        for name, size in sizes.items():
-            self._places[name] = slice(end, end + size)
-            end += -(-size // ALIGNED) * ALIGNED
-        self._host = np.zeros(end, np.int32)
-        self._buffer = device.empty((end,), np.int32, "scratch")
-        self.tokens, self.positions, self.rows, self.starts, keys, self.slots, self.wanted = (
-            self._buffer.part(place.start, place.stop) for place in self._places.values()
-        )
-        self.keys: Any = keys.reshape(shape.pieces, 2)
-
-    def write(self, pieces: Sequence[Piece], context: int) -> None:
-        """Upload a pass of this shape; a slot has ``context`` rows of the cache."""
-        for name, values in numbers(pieces, self.shape, context).items():
-            self._host[self._places[name]] = values
-        self._buffer.write(self._host)
+def upload(device: Device, shape: Shape) -> Upload:
+    """What kernels read of a pass: ``tokens``, ``positions`` and ``rows`` of the cache [rows];
+    ``starts`` [pieces + 1]; ``keys`` [pieces, 2], the first row of the cache and their number;
+    ``slots`` [pieces]; ``wanted``."""
+    return Upload(
+        device,
+        {
+            "tokens": (shape.rows,),
+            "positions": (shape.rows,),
+            "rows": (shape.rows,),
+            "starts": (shape.pieces + 1,),
+            "keys": (shape.pieces, 2),
+            "slots": (shape.pieces,),
+            "wanted": (shape.wanted,),
+        },
+    )
 
 
 def numbers(pieces: Sequence[Piece], shape: Shape, context: int) -> dict[str, Ints]:
-    """The inputs of a pass on the host, ``keys`` flat."""
+    """The inputs of a pass on the host; a slot has ``context`` rows of the cache."""
     lengths = [len(piece.tokens) for piece in pieces]
     starts = np.array([sum(lengths[:i]) for i in range(len(pieces) + 1)], np.int32)
     positions = np.concatenate([np.arange(piece.start, piece.end) for piece in pieces])
     first = np.array([piece.slot * context for piece in pieces])
     wanted = [np.arange(end - p.wanted, end) for p, end in zip(pieces, starts[1:], strict=True)]
     return {
-        "tokens": _padded([token for piece in pieces for token in piece.tokens], shape.rows),
-        "positions": _padded(positions, shape.rows),
-        "rows": _padded(np.repeat(first, lengths) + positions, shape.rows),
+        "tokens": padded([token for piece in pieces for token in piece.tokens], shape.rows),
+        "positions": padded(positions, shape.rows),
+        "rows": padded(np.repeat(first, lengths) + positions, shape.rows),
         "starts": starts,
-        "keys": np.stack([first, [piece.end for piece in pieces]], 1).astype(np.int32).reshape(-1),
+        "keys": np.stack([first, [piece.end for piece in pieces]], 1).astype(np.int32),
         "slots": np.array([piece.slot for piece in pieces], np.int32),
-        "wanted": _padded(np.concatenate(wanted), shape.wanted),
+        "wanted": padded(np.concatenate(wanted), shape.wanted),
     }
-
-
-def _padded(values: Sequence[int] | npt.NDArray[np.integer], size: int) -> Ints:
-    out = np.full(size, NONE, np.int32)
-    out[: len(values)] = values
-    return out

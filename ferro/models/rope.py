@@ -43,7 +43,9 @@ def tables(
     rotation: Rotation, positions: int, divisors: Sequence[float] = ()
 ) -> tuple[Table, Table]:
     """Cosines and sines, float32 [positions, dimensions / 2] each. ``divisors``, one for each pair,
-    are what ``rope_freqs.weight`` holds."""
+    are what ``rope_freqs.weight`` holds. Heads that do not turn have one pair that stays."""
+    if not rotation.dimensions:
+        return np.ones((positions, 1), np.float32), np.zeros((positions, 1), np.float32)
     high, low = _frequencies(rotation, divisors)
     cos, sin = (np.empty((positions, len(high)), np.float32) for _ in range(2))
     step = max(1, CHUNK // max(len(high), 1))

@@ -26,6 +26,8 @@ CHUNK = 1 << 17  # values: planes of float32 and their copies stay in the second
 TAPS = "conv.weight"
 SMALL = ("Q4_0", "Q4_1", "Q4_K")  # types of 4 bits
 
+Tensors = str | Sequence[str | TensorInfo]
+
 Q8_0 = np.dtype([("scale", "<f2"), ("q", f"V{BLOCK}")])
 
 
@@ -46,8 +48,9 @@ def check_type(file: GgufFile, info: TensorInfo) -> None:
         )
 
 
-def f32(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32]:
-    """A tensor as float32 of its own shape, or the rows of several one after the other.
+def f32(file: GgufFile, names: Tensors) -> npt.NDArray[np.float32]:
+    """A tensor as float32 of its own shape, or the rows of several one after the other. Here and
+    below tensors are named, or given as what is known of them (or of some of their rows).
 
     Raises MissingTensor, UnsupportedType, WrongShape, and BadNumbers for values that are not
     finite.
@@ -70,7 +73,7 @@ def f32(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32]:
     return out
 
 
-def turned(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32]:
+def turned(file: GgufFile, names: Tensors) -> npt.NDArray[np.float32]:
     """A matrix as float32 [columns, rows], or several of equal width side by side.
 
     Raises MissingTensor, UnsupportedType, WrongShape, and BadNumbers for values that are not
@@ -89,7 +92,7 @@ def turned(file: GgufFile, names: str | Sequence[str]) -> npt.NDArray[np.float32
     return out
 
 
-def q8(file: GgufFile, names: str | Sequence[str]) -> Q8:
+def q8(file: GgufFile, names: Tensors) -> Q8:
     """A matrix, or the rows of several matrices of equal width one after the other.
 
     Raises MissingTensor, UnsupportedType, WrongShape, and BadNumbers for values that are not
@@ -114,7 +117,7 @@ def is_small(file: GgufFile, names: Sequence[str]) -> bool:
     return all(file.tensor(name).kind.name in SMALL for name in names)
 
 
-def q4(file: GgufFile, names: str | Sequence[str]) -> Q4:
+def q4(file: GgufFile, names: Tensors) -> Q4:
     """A matrix of a type of ``SMALL``, or the rows of several of equal width one after the other.
 
     Values are taken as they are; scales and minima of Q4_K, products of two numbers each, are
@@ -140,8 +143,9 @@ def q4(file: GgufFile, names: str | Sequence[str]) -> Q4:
     return Q4(q, scale, minimum, cols)
 
 
-def _infos(file: GgufFile, names: str | Sequence[str]) -> list[TensorInfo]:
-    infos = [file.tensor(name) for name in ([names] if isinstance(names, str) else names)]
+def _infos(file: GgufFile, names: Tensors) -> list[TensorInfo]:
+    each = [names] if isinstance(names, str) else names
+    infos = [file.tensor(name) if isinstance(name, str) else name for name in each]
     for info in infos:
         check_type(file, info)
     return infos

@@ -10,10 +10,11 @@ import gguf
 import numpy as np
 import pytest
 
-from ferro.models import costs, language_model, loading
+from ferro.models import costs, language_model, loading, plans
 from ferro.models.errors import BadNumbers, UnsupportedArchitecture, WrongValue
 from ferro.models.gguf import GgufFile
-from ferro.models.language_model import BadOption, LanguageModel
+from ferro.models.language_model import LanguageModel
+from ferro.models.loaded import BadOption
 from ferro.models.passes import ContextFull, PassError, Piece
 from ferro.models.weights import f32
 from ferro.runtime import DeviceLost, OutOfMemory, open_device
@@ -226,15 +227,15 @@ def test_plans_of_few_shapes_are_kept(
     tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
-    record = LanguageModel._record
+    record = plans.Plans._record
     monkeypatch.setattr(
-        LanguageModel, "_record", lambda self, shape: made.append(shape) or record(self, shape)
+        plans.Plans, "_record", lambda self, shape: made.append(shape) or record(self, shape)
     )
     with opened(written(tmp_path), device) as model:
         for n in (1, 2, 1, 2, 1):
             model.forward([Piece(0, 0, (1,) * n)])
         assert len(made) == 2
-        monkeypatch.setattr(language_model, "PLANNED", 0)
+        monkeypatch.setattr(plans, "HELD", 0)
         for n in (5, 9, 5):
             model.forward([Piece(0, 0, (1,) * n)])
         assert len(made) == 5

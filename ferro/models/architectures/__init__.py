@@ -14,7 +14,9 @@ from ferro.models.hyperparameters import Hyperparameters
 from ferro.models.weights import check_type
 
 if TYPE_CHECKING:
-    from ferro.models.layers import Layers, Rows
+    from ferro.models.encoder_layers import EncoderLayers
+    from ferro.models.layers import Layers
+    from ferro.models.operations import Rows
 
 ARCHITECTURE = "general.architecture"
 
@@ -22,18 +24,22 @@ ARCHITECTURE = "general.architecture"
 @dataclass(frozen=True)
 class Architecture:
     """``read`` gives the hyperparameters of a file, ``tensors`` what it must then hold; ``forward``
-    of a language model launches a pass and gives the logits of its wanted rows."""
+    of a language model launches a pass and gives the logits of its wanted rows, ``encode`` of an
+    encoder launches one and gives a row for each input or each wanted row."""
 
     read: Callable[[GgufFile], Hyperparameters]
     tensors: Callable[[Hyperparameters, GgufFile], Iterator[Expected]]
     forward: Callable[[Layers, Hyperparameters], Rows] | None = None
+    encode: Callable[[EncoderLayers, Hyperparameters], Rows] | None = None
 
 
 ARCHITECTURES: dict[str, Architecture] = {
     "llama": Architecture(llama.read, llama.tensors, llama.forward),
     "lfm2": Architecture(lfm2.read, lfm2.tensors, lfm2.forward),
     "gemma3": Architecture(gemma3.read, gemma3.tensors, gemma3.forward),
-    "gemma-embedding2": Architecture(gemma_embedding2.read, gemma_embedding2.tensors),
+    "gemma-embedding2": Architecture(
+        gemma_embedding2.read, gemma_embedding2.tensors, encode=gemma_embedding2.encode
+    ),
 }
 
 
@@ -53,6 +59,13 @@ def recognise(file: GgufFile) -> Hyperparameters:
     found = architecture.read(file)
     _check(file, architecture.tensors(found, file))
     return found
+
+
+def kind_of(file: GgufFile, made: Hyperparameters) -> str:
+    """What a recognised model is for: "language", "embedding" or "decision"."""
+    if f"{made.architecture}.decision.type" in file.metadata:
+        return "decision"
+    return "language" if made.causal else "embedding"
 
 
 def _check(file: GgufFile, expected: Iterator[Expected]) -> None:

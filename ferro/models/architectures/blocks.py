@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import EMBEDDING, Hyperparameters, Layer
@@ -16,12 +16,14 @@ ROPE_DIVISORS = "rope_freqs.weight"
 @dataclass(frozen=True)
 class Expected:
     """A tensor of an architecture; one that is not ``needed`` may be left out. Tensors of one
-    ``group`` are kept as one, their rows one after the other."""
+    ``group`` are kept as one, their rows one after the other; one whose rows are ``split`` in
+    blocks is kept as so many, named ``blk.0.`` and so on in front."""
 
     name: str
     shape: tuple[int, ...]
     needed: bool = True
     group: str = ""
+    split: int = 1
 
 
 def parts(expected: Iterable[Expected], file: GgufFile, form: str) -> list[Part]:
@@ -29,11 +31,18 @@ def parts(expected: Iterable[Expected], file: GgufFile, form: str) -> list[Part]
     8; "q8" or "f32"), the rest in float32. What tables of angles are made from stays on the host.
     """
     groups: dict[str, list[str]] = {}
-    for each in expected:
-        if each.name in file.tensors and each.name != ROPE_DIVISORS:
-            groups.setdefault(each.group or each.name, []).append(each.name)
+    split: list[Part] = []
     form = "turned" if form == "f32" else form
-    return [part(file, name, tuple(names), form) for name, names in groups.items()]
+    for each in expected:
+        if each.split > 1:
+            whole, rows = part(file, each.name, (each.name,), form), each.shape[0] // each.split
+            split += [
+                replace(whole, name=f"blk.{i}.{each.name}", rows=(i * rows, (i + 1) * rows))
+                for i in range(each.split)
+            ]
+        elif each.name in file.tensors and each.name != ROPE_DIVISORS:
+            groups.setdefault(each.group or each.name, []).append(each.name)
+    return split + [part(file, name, tuple(names), form) for name, names in groups.items()]
 
 
 def blocks(made: Hyperparameters) -> Iterator[tuple[str, Layer]]:

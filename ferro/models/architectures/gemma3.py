@@ -12,7 +12,8 @@ from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters, Layer, Reader
 
 if TYPE_CHECKING:
-    from ferro.models.layers import Layers, Rows
+    from ferro.models.layers import Layers
+    from ferro.models.operations import Rows
 
 BLOCKS_OF_27B = 62  # the one size whose scores are not scaled by the size of a head
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import sqrt
+from typing import TYPE_CHECKING
 
 from ferro.models.architectures.blocks import Expected, blocks, embedding, gemma_block, vectors
 from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters, Layer, Reader
+
+if TYPE_CHECKING:
+    from ferro.models.encoder_layers import EncoderLayers
+    from ferro.models.operations import Rows
 
 
 def read(file: GgufFile) -> Hyperparameters:
@@ -26,6 +32,7 @@ def read(file: GgufFile) -> Hyperparameters:
     return replace(
         made,
         causal=False,
+        score_scale=1.0,
         per_layer=read.integer("embedding_length_per_layer_input"),
         out=read.integer("embedding_length_out", made.width),
     )
@@ -35,7 +42,9 @@ def tensors(made: Hyperparameters, file: GgufFile) -> Iterator[Expected]:
     width, inner = made.width, made.per_layer
     yield from embedding(made, "output_norm")
     yield Expected("output.weight", (made.out, width))
-    yield Expected("per_layer_model_proj.weight", (inner * len(made.layers), width))
+    count = len(made.layers)
+    # one product for all blocks would take 0.4 GB for a text of 8192 tokens
+    yield Expected("per_layer_model_proj.weight", (inner * count, width), split=count)
     yield Expected("per_layer_proj_norm.weight", (inner,))
     for block, layer in blocks(made):
         yield from gemma_block(file, block, width, layer)
@@ -43,3 +52,23 @@ def tensors(made: Hyperparameters, file: GgufFile) -> Iterator[Expected]:
         yield Expected(f"{block}inp_gate.weight", (inner, width))
         yield Expected(f"{block}proj.weight", (width, inner))
         yield Expected(f"{block}layer_output_scale.weight", (1,))
+
+
+def encode(run: EncoderLayers, made: Hyperparameters) -> Rows:
+    h = run.embed(scale=sqrt(made.width), role="inputs")
+    inputs = run.activated("inputs", h)
+    for i in range(len(made.layers)):
+        b = f"blk.{i}."
+        x = run.norm(f"{b}attn_norm", h)
+        x = run.attention(i, run.product(f"{b}attn_qkv", x), norm_values=True)
+        h = run.add_norm(f"{b}post_attention_norm", run.product(f"{b}attn_output", x), h)
+        x = run.norm(f"{b}ffn_norm", h)
+        x = run.gated(f"{b}ffn_gate", f"{b}ffn_up", x, "gelu_tanh")
+        h = run.add_norm(f"{b}post_ffw_norm", run.product(f"{b}ffn_down", x), h)
+        own = run.product(f"{b}per_layer_model_proj", inputs)
+        # the product is to be divided by sqrt(width), which only eps can tell
+        own = run.norm_rows("per_layer_proj_norm", own, made.eps * made.width)
+        x = run.product(f"{b}inp_gate", run.activated("gate", h))
+        x = run.product(f"{b}proj", run.multiplied(x, own, "gelu_tanh"))
+        h = run.add_norm(f"{b}post_norm", x, h, scale=f"{b}layer_output_scale")
+    return run.pooled(run.product("output", run.norm("output_norm", h)))

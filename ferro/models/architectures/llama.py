@@ -19,7 +19,8 @@ from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters, Layer, Reader
 
 if TYPE_CHECKING:
-    from ferro.models.layers import Layers, Rows
+    from ferro.models.layers import Layers
+    from ferro.models.operations import Rows
 
 
 def read(file: GgufFile) -> Hyperparameters:

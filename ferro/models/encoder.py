@@ -1,0 +1,101 @@
+"""A model that sees whole inputs, on a device: from tokens to rows, by packed passes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ferro.codegen.program import Target
+from ferro.models import loading, packing
+from ferro.models.architectures import ARCHITECTURES, kind_of, recognise
+from ferro.models.encoder_layers import EncoderLayers
+from ferro.models.errors import UnsupportedArchitecture
+from ferro.models.gguf import GgufFile
+from ferro.models.loaded import Loaded, at_least_1, choice, load
+from ferro.models.model import Model
+from ferro.models.packing import Input, Shape
+from ferro.models.plans import Plans
+from ferro.runtime.device import Device
+
+CONTEXT = 8192  # tokens: what EmbeddingGemma 2 was made for, whatever its files say
+BATCH = 512  # rows: with more, int8 products are no faster, and a pass would hold up others longer
+
+
+class Encoder(Model):
+    """An encoder of one kind of model. ``context`` is how many tokens an input may have, ``batch``
+    how many rows of several inputs share a pass."""
+
+    kind: str
+
+    def __init__(self, file: GgufFile, loaded: Loaded, context: int, batch: int) -> None:
+        self.context, self.batch = context, batch
+        encode: Any = ARCHITECTURES[loaded.made.architecture].encode
+        plans: Plans[Shape, EncoderLayers] = Plans(
+            loaded.device,
+            lambda shape: EncoderLayers(loaded, shape),
+            lambda run: encode(run, loaded.made),
+        )
+        super().__init__(file, loaded, plans)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        device: Device,
+        *,
+        weights: str = "q4",
+        target: Target | None = None,
+        batch: int = BATCH,
+        context: int | None = None,
+    ) -> Self:
+        """Load a model file onto ``device``.
+
+        ``weights`` is "q4" (matrices that have 4 bits in the file keep 4, all others get 8), "q8"
+        or "f32" (then activations are float32 too); ``batch`` is how many rows of several inputs
+        share a pass, ``context`` how many tokens an input may have (default: 8192, or what the
+        model was made for); ``target`` is how kernels are lowered (default: the device's own).
+
+        Raises ModelError, BadOption, OutOfMemory (before weights are read).
+        """
+        choice("weights", weights, loading.FORMS)
+        file = GgufFile(path)
+        made = recognise(file)
+        found = kind_of(file, made)
+        if found != cls.kind or ARCHITECTURES[made.architecture].encode is None:
+            raise UnsupportedArchitecture(
+                str(file.path), f"this `{made.architecture}` model is no {cls.kind} model: {found}"
+            )
+        context = min(CONTEXT, made.context) if context is None else context
+        at_least_1(context=context, batch=batch)
+        return cls(file, load(file, device, made, weights, context, target), context, batch)
+
+    def packed(self, inputs: Sequence[Input]) -> list[list[int]]:
+        """Which inputs share a pass, by number; one that is longer than a batch has its own."""
+        return packing.packed([len(each) for each in inputs], self.batch)
+
+    def forward(self, inputs: Sequence[Input]) -> npt.NDArray[np.float32]:
+        """One pass: what the model gives, float32 [inputs or wanted rows, ...], in order.
+
+        An input's rows are the same bits in any company. Raises PassError and ContextFull before
+        anything is computed; OutOfMemory, DeviceLost.
+        """
+        packing.check(inputs, self.hyperparameters.vocabulary, self.context)
+        shape = Shape.of(inputs)
+        recorded = self._plans[shape]
+        recorded.run.inputs.write(packing.numbers(inputs, shape))
+        recorded.plan.run()
+        wanted = sum(len(each.wanted) for each in inputs)
+        return recorded.result.part(0, wanted if shape.wanted else len(inputs)).read()
+
+    def passes(
+        self, inputs: Sequence[Input]
+    ) -> Iterator[tuple[list[int], npt.NDArray[np.float32]]]:
+        """All inputs, in as many passes as they need: the numbers of those of each pass, and what
+        it gives. Raises what ``forward`` does, for any of them before the first pass."""
+        packing.check(inputs, self.hyperparameters.vocabulary, self.context)
+        for numbers in self.packed(inputs):
+            yield numbers, self.forward([inputs[i] for i in numbers])

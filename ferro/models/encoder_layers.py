@@ -1,0 +1,71 @@
+"""The operations of passes that see whole inputs: attention and convolutions in both directions."""
+
+from __future__ import annotations
+
+import math
+
+from ferro.models.cache import KINDS
+from ferro.models.loaded import Loaded
+from ferro.models.operations import EVERY_KEY, Operations, Rows
+from ferro.models.packing import Shape, upload
+from kernels_src.norms import layernorm, rmsnorm
+from kernels_src.pooling import pool_mean
+from kernels_src.shortconv import shortconv_centred, shortconv_centred_a8
+from kernels_src.vectors import activate_multiply
+
+
+class EncoderLayers(Operations):
+    """Operations on the rows of one pass of an encoder. Keys and values stay in the pass."""
+
+    def __init__(self, model: Loaded, shape: Shape) -> None:
+        super().__init__(model, upload(model.device, shape))
+        self._shape = shape
+
+    def attention(self, i: int, qkv: Rows, norm_values: bool = False) -> Rows:
+        """softmax(q k^T * scale) v of layer ``i``, as activations. Row p of an input sees all of
+        it, or the rows p - window // 2 to p + window // 2."""
+        layer = self._made.layers[i]
+        shape = (qkv.shape[0], layer.kv_heads, layer.head)
+        kept = {"k": self._array("keys", *shape), "v": self._array("values", *shape)}
+        reach = layer.window // 2 if layer.window else EVERY_KEY
+        longest = self._shape.longest
+        seen = {"longest": longest, "most": longest, "left": reach, "right": reach}
+        return self._attention(i, qkv, KINDS["f32"], kept, {"NORM_V": norm_values}, seen)
+
+    def short_convolution(self, i: int, bcx: Rows) -> Rows:
+        """C * conv(B * X) of layer ``i`` with as many taps before a row as behind it, as
+        activations."""
+        y = self._activations("convolved", bcx.shape[0], self._made.width)
+        self._run(
+            shortconv_centred_a8 if self._quantised else shortconv_centred,
+            bcx=bcx,
+            w=self._weight(f"blk.{i}.shortconv.conv"),
+            starts=self.inputs["starts"],
+            y=y,
+        )
+        return y
+
+    def layer_norm(self, name: str, x: Rows, eps: float) -> Rows:
+        """(x - mean) / sqrt(variance + eps) * w + bias, as activations."""
+        y = self._array("layer normed", *x.shape)
+        self._run(layernorm, x=x, w=self._weight(name), b=self._bias(name), y=y, eps=eps)
+        return self.activated("layer normed", y)
+
+    def norm_rows(self, name: str, x: Rows, eps: float) -> Rows:
+        """x / sqrt(mean(x^2) + eps) * w, as float32."""
+        y = self._array("normed rows", *x.shape)
+        self._run(rmsnorm, x=x, w=self._weight(name), y=y, eps=eps)
+        return y
+
+    def multiplied(self, x: Rows, by: Rows, act: str) -> Rows:
+        """act(x) * by, as activations."""
+        y = self._array("multiplied", *x.shape)
+        flat = (each.reshape(math.prod(x.shape)) for each in (x, by, y))
+        self._run(activate_multiply, **dict(zip(("gate", "up", "out"), flat, strict=True)), ACT=act)
+        return self.activated("multiplied", y)
+
+    def pooled(self, x: Rows) -> Rows:
+        """The mean of the rows of each input [inputs, columns]; 0 for one that is empty."""
+        y = self._array("pooled", self._shape.inputs, x.shape[1])
+        self._run(pool_mean, x=x, starts=self.inputs["starts"], y=y)
+        return y

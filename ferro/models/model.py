@@ -1,0 +1,34 @@
+"""What every model on a device is: a file, its tokenizer, weights and plans of launches."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Self
+
+from ferro.models.gguf import GgufFile
+from ferro.models.loaded import Loaded
+from ferro.models.plans import Plans
+from ferro.models.tokenizer import Tokenizer
+from ferro.runtime.errors import DeviceLost
+
+
+class Model:
+    """One model file on one device. Close it, or use ``with``."""
+
+    def __init__(self, file: GgufFile, loaded: Loaded, plans: Plans[Any, Any]) -> None:
+        self.file, self.tokenizer = file, Tokenizer(file.metadata)
+        self.device, self.hyperparameters = loaded.device, loaded.made
+        self._loaded, self._plans = loaded, plans
+
+    def close(self) -> None:
+        """Give the device's memory back; what a lost device may still use stays."""
+        with suppress(DeviceLost):
+            self.device.finish()
+        self._plans.clear()
+        self._loaded.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
