@@ -7,8 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ferro.models import tasks
 from ferro.models.encoder import Encoder
+from ferro.models.loaded import BadOption
 from ferro.models.packing import Input
+from ferro.models.vectors import normalised
+
+Text = str | Sequence[int]  # or its token ids
 
 
 class EmbeddingModel(Encoder):
@@ -19,11 +24,38 @@ class EmbeddingModel(Encoder):
     @property
     def out(self) -> int:
         """How many numbers a vector has."""
-        return self.hyperparameters.out or self.hyperparameters.width
+        return self.hyperparameters.out
+
+    def embed(
+        self,
+        texts: Sequence[Text],
+        *,
+        task: str | None = None,
+        titles: Sequence[str | None] | None = None,
+        dimensions: int | None = None,
+        normalise: bool = True,
+    ) -> npt.NDArray[np.float32]:
+        """The vectors of texts, float32 [n, dimensions].
+
+        A text may be given as its token ids, as ``encode`` makes them. ``task`` names what the
+        vectors are for ("query", "document", ...: ``tasks.py``) and puts that task's prefix in
+        front of every text; ``titles`` are those of documents, one for each text (None: it has
+        none). ``dimensions`` keeps the first numbers of each vector (default: all; EmbeddingGemma
+        was trained for 768, 512, 256 and 128). Vectors have length 1, unless ``normalise`` is
+        false.
+
+        A vector is the same bits in any company. Raises NoSuchTask, BadOption, PassError and
+        ContextFull before anything is computed; OutOfMemory, DeviceLost.
+        """
+        if isinstance(texts, str):
+            raise BadOption("texts are a list: `embed([text])` embeds one")
+        width = self._width(dimensions)
+        vectors = self.embed_ids(self._ids(texts, task, titles))[:, :width]
+        return normalised(vectors) if normalise else np.ascontiguousarray(vectors)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, which is all of an input: BOS and EOS are added, control tokens read,
-        as in llama.cpp's embeddings endpoint."""
+        """The ids of a text, which is all of an input: BOS and EOS are added as the file says,
+        control tokens read, as in llama.cpp's embeddings endpoint."""
         return self.tokenizer.encode(text)
 
     def embed_ids(self, ids: Sequence[Sequence[int]]) -> npt.NDArray[np.float32]:
@@ -37,3 +69,29 @@ class EmbeddingModel(Encoder):
         for numbers, rows in self.passes(inputs):
             vectors[numbers] = rows
         return vectors
+
+    def _width(self, dimensions: int | None) -> int:
+        if dimensions is None:
+            return self.out
+        if not 1 <= dimensions <= self.out:
+            raise BadOption(f"dimensions must be 1 to {self.out}, got {dimensions}")
+        return dimensions
+
+    def _ids(
+        self,
+        texts: Sequence[Text],
+        task: str | None,
+        titles: Sequence[str | None] | None,
+    ) -> list[Sequence[int]]:
+        prefix = tasks.task(self.hyperparameters.architecture, task)
+        if titles is not None and len(titles) != len(texts):
+            raise BadOption(f"{len(titles)} titles for {len(texts)} texts")
+        found: list[Sequence[int]] = []
+        for text, title in zip(texts, titles or [None] * len(texts), strict=True):
+            if isinstance(text, str):
+                found.append(self.encode(prefix.text(text, title)))
+            elif prefix is not tasks.NONE or title is not None:
+                raise BadOption("a task goes in front of texts, not of token ids")
+            else:
+                found.append(text)
+        return found

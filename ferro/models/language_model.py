@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,11 @@ from ferro.models import cache as caches
 from ferro.models import loading, passes, snapshots
 from ferro.models.architectures import ARCHITECTURES, recognise
 from ferro.models.cache import KINDS, Cache
+from ferro.models.chat import ChatTemplate
+from ferro.models.completion import Options
+from ferro.models.conversation import Conversation
 from ferro.models.errors import UnsupportedArchitecture
+from ferro.models.generation import Generation, Stream
 from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters
 from ferro.models.layers import Layers
@@ -119,8 +123,21 @@ class LanguageModel(Model):
         """Whether a slot can be taken back to any position before its end."""
         return all(layer.attends for layer in self.hyperparameters.layers)
 
-    def close(self) -> None:
-        super().close()
+    def generate(self, prompt: str, options: Options | None = None) -> Generation:
+        """A completion of ``prompt`` in slot 0, to be iterated over for pieces of its text: text
+        that goes on from the prompt as it is. Raises BadRequest, BadSampling."""
+        return Stream(self).complete(self.tokenizer.encode(prompt), options)
+
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], options: Options | None = None
+    ) -> Generation:
+        """The answer to ``messages`` (of OpenAI's chat completions) likewise, by the template of
+        the file. Raises BadConversation, TemplateError, BadRequest, BadSampling."""
+        with ChatTemplate.of_model(self.file.metadata, self.tokenizer) as template:
+            return self.generate(template.render(Conversation(messages)), options)
+
+    def _release(self) -> None:
+        super()._release()
         self._cache.release()
 
 

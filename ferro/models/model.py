@@ -13,7 +13,10 @@ from ferro.runtime.errors import DeviceLost
 
 
 class Model:
-    """One model file on one device. Close it, or use ``with``."""
+    """One model file on one device. Close it, or use ``with``; ``owns_device``: the device is
+    closed with it."""
+
+    owns_device = False
 
     def __init__(self, file: GgufFile, loaded: Loaded, plans: Plans[Any, Any]) -> None:
         self.file, self.tokenizer = file, Tokenizer(file.metadata)
@@ -25,6 +28,11 @@ class Model:
         with suppress(DeviceLost):
             self.device.finish()
         self._plans.clear()
+        self._release()
+        if self.owns_device:
+            self.device.close()
+
+    def _release(self) -> None:
         self._loaded.release()
 
     def __enter__(self) -> Self:

@@ -63,7 +63,7 @@ def recognise(file: GgufFile) -> Hyperparameters:
 
 def kind_of(file: GgufFile, made: Hyperparameters) -> str:
     """What a recognised model is for: "language", "embedding" or "decision"."""
-    if f"{made.architecture}.decision.type" in file.metadata:
+    if made.head_blocks or f"{made.architecture}.decision.type" in file.metadata:
         return "decision"
     return "language" if made.causal else "embedding"
 
