@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ferro.commands import UsageError, options
+from ferro.commands import options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,8 +49,7 @@ def opened(args: argparse.Namespace, path: Path) -> Iterator[LanguageModel]:
     """
     from ferro.models.language_model import LanguageModel
 
-    if args.context is not None and args.context < 1:
-        raise UsageError(f"--ctx takes a number above 0, got {args.context}")
+    options.check_context(args.context, "--ctx")
     how = {"weights": args.weights, "cache": args.cache, "context": args.context}
     how["slots"] = getattr(args, "slots", 1)
     with options.open_device(args) as device, LanguageModel.open(path, device, **how) as model:

@@ -135,12 +135,14 @@ def tokens(model: LanguageModel, asked: str | Conversation) -> list[int]:
 
 
 def template_of(model: LanguageModel) -> Any:
-    """The model's chat template; says so where it has none."""
+    """The model's chat template, whose errors name the file; says so where it has none."""
     from ferro.models.chat import KEY, ChatTemplate
+    from ferro.models.renderer import NAME
 
     if KEY not in model.file.metadata:
         note("the file has no chat template: ChatML is used (--raw: none)")
-    return ChatTemplate.of_model(model.file.metadata, model.tokenizer)
+    name = f"{model.file.path}: {NAME}"
+    return ChatTemplate.of_model(model.file.metadata, model.tokenizer, name=name)
 
 
 # ---------------------------------------------------------------------------------- the answer

@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
-from ferro.commands import UsageError, options
+from ferro.commands import options
 from ferro.report import emit, note, table, to_json
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from ferro.models.errors import ModelError
     from ferro.models.gguf import GgufFile
 
-    if args.context is not None and args.context < 1:
-        raise UsageError(f"--context takes a number above 0, got {args.context}")
+    options.check_context(args.context, "--context")
     file = GgufFile(options.model(args))
     made: Hyperparameters | None = None
     problem = ""

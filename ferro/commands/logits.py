@@ -27,6 +27,8 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
 
 def run(args: argparse.Namespace) -> int:
     path, out = options.model(args), Path(args.out)
+    if not args.out:
+        raise UsageError("--out needs the name of a file")
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: the folder is missing, or this is one")
     with engine_options.opened(args, path) as model:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ferro.measure import Request
     from ferro.runtime.device import Device
 
+MOST_TOKENS = (1 << 31) - 1
 MODEL_HELP = "a GGUF file, or the name of a model that was pulled"
 KERNEL_HELP = "a kernel (`ferro kernels` lists them), or path/to/file.py:name"
 
@@ -36,6 +37,12 @@ def model(args: argparse.Namespace) -> Path:
         problem = "name one model only" if given else "name a model"
         raise UsageError(f"{problem}: {MODEL_HELP}")
     return located(given[0])
+
+
+def check_context(tokens: int | None, option: str) -> None:
+    """Raises UsageError for a context that no device can have: positions are 32-bit numbers."""
+    if tokens is not None and not 0 < tokens <= MOST_TOKENS:
+        raise UsageError(f"{option} takes a number from 1 to {MOST_TOKENS}, got {tokens}")
 
 
 def standard_input() -> str:

@@ -83,7 +83,7 @@ class TerminalChat:
         if word in ("/quit", "/exit", "/bye"):
             return False
         commands: dict[str, Callable[[], None]] = {
-            "/reset": self.reset,
+            "/reset": lambda: self.begin(self._system),
             "/again": self.again,
             "/stats": self.tell,
             "/help": lambda: note(HELP),
@@ -102,9 +102,11 @@ class TerminalChat:
             self.messages.append({"role": "system", "content": self._system})
 
     def begin(self, system: str | None) -> None:
-        """Begin anew with another system message."""
+        """Begin anew with this system message, and say so."""
         self._system = system
         self.reset()
+        which = "no system message" if system is None else f"the system message: {system}"
+        note(f"a new conversation, with {which}")
 
     def ask(self, text: str) -> None:
         """Answer a message of the user. One that cannot be answered is as if it had not been."""

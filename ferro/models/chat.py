@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ferro.models.conversation import BadConversation, Conversation, Message, joined
-from ferro.models.renderer import SECONDS, Renderer
+from ferro.models.renderer import NAME, SECONDS, Renderer
 from ferro.models.template_traits import Traits
 from ferro.models.tokenizer import Tokenizer
 
@@ -34,13 +34,14 @@ class ChatTemplate:
         add_bos: bool = False,
         add_eos: bool = False,
         seconds: float = SECONDS,
+        name: str = NAME,
     ) -> None:
         """``bos`` and ``eos`` are the texts of those tokens; with ``add_bos``, ``add_eos`` the
-        tokeniser adds them, so that they are taken off the prompt. ``seconds`` bounds a rendering.
-        """
+        tokeniser adds them, so that they are taken off the prompt. ``seconds`` bounds a rendering;
+        errors of the template begin with ``name``."""
         self.source, self.bos, self.eos = source, bos, eos
         self._add_bos, self._add_eos = add_bos, add_eos
-        self._renderer = Renderer(source, seconds)
+        self._renderer = Renderer(source, seconds, name)
 
     @staticmethod
     def of_model(
@@ -49,6 +50,7 @@ class ChatTemplate:
         *,
         variant: str = "",
         seconds: float = SECONDS,
+        name: str = NAME,
     ) -> ChatTemplate:
         """The template of a model file; ``variant`` (such as "tool_use") where it has several,
         ChatML where it has none."""
@@ -66,6 +68,7 @@ class ChatTemplate:
             add_bos=known.add_bos,
             add_eos=known.add_eos,
             seconds=seconds,
+            name=name,
         )
 
     @property

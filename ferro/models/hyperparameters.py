@@ -98,11 +98,20 @@ class Reader:
         return self.metadata.flag(self.key(name), default)
 
     def head(self, suffix: str = "", default: int = 0) -> int:
-        """The size of a head, the same for keys and values; ``suffix`` names a kind of block."""
-        name = f"attention.key_length{suffix}"
-        size = self.integer(name, default or max(self.width // self.heads[0], 1))
-        if size % 2 or size != self.integer(f"attention.value_length{suffix}", size):
-            raise self.wrong(name, f"heads of {size} must be even, and the same for values")
+        """The size of a head, the same for keys and values; ``suffix`` names a kind of block. Where
+        nothing says it, heads share the width."""
+        name, values = f"attention.key_length{suffix}", f"attention.value_length{suffix}"
+        if default or self.key(name) in self.metadata:
+            size = self.integer(name, default)
+        else:
+            name = "attention.head_count"
+            size, rest = divmod(self.width, self.heads[0])
+            if rest:
+                raise self.wrong(name, f"{self.heads[0]} does not divide the width {self.width}")
+        if size % 2:
+            raise self.wrong(name, f"heads of {size} numbers: their size must be even")
+        if size != self.integer(values, size):
+            raise self.wrong(values, f"values must be as long as keys, which have {size} numbers")
         return size
 
     def rotated(self, head: int, suffix: str = "") -> int:

@@ -116,8 +116,15 @@ def located(name: str) -> Path:
     """The file that a user means by ``name``: a path, or a model that was pulled. Raises
     NoSuchModel, FileNotFoundError for a path that leads nowhere."""
     path = Path(name)
-    if path.exists():
-        return path
+    if not name:
+        raise NoSuchModel(
+            "the name of the model is empty (`ferro pull --list` shows the models that are known)"
+        )
+    try:
+        if path.exists():
+            return path
+    except OSError as error:  # a name that is too long for a file
+        raise NoSuchModel(f"there is no file `{name[:40]}...`: {error.strerror}") from None
     here = _here()
     if name.lower() in here:
         return here[name.lower()]

@@ -23,7 +23,8 @@ WORKER = "ferro.models.template_worker"
 SECONDS = 5.0  # for a request
 START_SECONDS = 60.0  # for a Python that starts on a slow or busy machine
 MOST_BYTES = 1 << 26  # of an answer
-DIED = "the chat template's process died; the template may have taken too much memory"
+NAME = "the chat template"
+DIED = "its process died; it may have taken too much memory"
 
 
 class TemplateError(Exception):
@@ -35,9 +36,9 @@ class TemplateError(Exception):
 class Renderer:
     """One template. Starts its process at once and again after it was ended; threads take turns."""
 
-    def __init__(self, source: str, seconds: float = SECONDS) -> None:
-        """``seconds`` is the most that a request may take."""
-        self._source, self._seconds = source, seconds
+    def __init__(self, source: str, seconds: float = SECONDS, name: str = NAME) -> None:
+        """``seconds`` is the most that a request may take; errors begin with ``name``."""
+        self._source, self._seconds, self._name = source, seconds, name
         self._lock = threading.Lock()
         self._worker: _Worker | None = _Worker()
         self._traits: Traits | None = None
@@ -59,10 +60,10 @@ class Renderer:
             worker = self._opened()
             answer = self._ask(worker, {"variables": variables, "now": now})
         if "failed" in answer:
-            raise TemplateError(answer["failed"])
+            raise TemplateError(f"{self._name}: {answer['failed']}")
         text = answer.get("text")
         if not isinstance(text, str):
-            raise TemplateError("the chat template's process gave no text")
+            raise TemplateError(f"{self._name}: its process gave no text")
         return text
 
     def close(self) -> None:
@@ -79,7 +80,7 @@ class Renderer:
             self._answer(worker, START_SECONDS)
             told = self._ask(worker, {"source": self._source})
             if "bad" in told:
-                raise self._lost(f"the chat template cannot be read: {told['bad']}")
+                raise self._lost(f"it cannot be read: {told['bad']}")
             self._traits = Traits(**told["traits"])
             worker.ready = True
         return worker
@@ -98,7 +99,7 @@ class Renderer:
     def _answer(self, worker: _Worker, seconds: float) -> dict[str, Any]:
         try:
             if not worker.channel.poll(seconds):
-                raise self._lost(f"the chat template took over {seconds:g} s and was ended")
+                raise self._lost(f"it took over {seconds:g} s and was ended")
             answer = json.loads(worker.channel.recv_bytes(MOST_BYTES))
         except (EOFError, OSError, ValueError):
             raise self._lost(DIED) from None
@@ -108,7 +109,7 @@ class Renderer:
         if self._worker is not None:
             self._worker.close()
             self._worker = None
-        return TemplateError(reason)
+        return TemplateError(f"{self._name}: {reason}")
 
 
 class _Worker:

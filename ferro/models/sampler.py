@@ -65,7 +65,7 @@ class Sampling:
         _check(0 <= self.temperature <= 1000, "temperature must be from 0 to 1000")
         _check(0 <= self.top_p <= 1, "top_p must be from 0 to 1")
         _check(0 <= self.min_p <= 1, "min_p must be from 0 to 1")
-        _check(0 < self.repeat_penalty < math.inf, "repeat_penalty must be above 0")
+        _check(0 < self.repeat_penalty < math.inf, "repeat_penalty must be finite and above 0")
         _check(self.top_k >= 0, "top_k must be at least 0")
         _check(self.repeat_last_n >= -1, "repeat_last_n must be at least -1")
         biases = self.logit_bias.values()

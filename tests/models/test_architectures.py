@@ -193,6 +193,10 @@ def test_capped_logits_are_refused(tmp_path: Path) -> None:
         ("attention.head_count", 0),
         ("attention.head_count_kv", 3),
         ("attention.head_count_kv", [2, 2]),
+        ("attention.head_count", 6),  # does not divide the width
+        ("attention.head_count", 64),  # heads of 1
+        ("attention.head_count", 65),
+        ("attention.head_count", 2**31 - 1),
         ("attention.key_length", 15),
         ("attention.value_length", 8),
         ("rope.dimension_count", HEAD + 2),
@@ -204,7 +208,7 @@ def test_capped_logits_are_refused(tmp_path: Path) -> None:
 )
 def test_values_that_cannot_be(tmp_path: Path, key: str, value: Any) -> None:
     said = refused(tmp_path, errors.WrongValue, "llama", keys={key: value})
-    assert f"the key `llama.{key.replace('value', 'key')}`" in said
+    assert f"the key `llama.{key}`" in said
 
 
 def test_the_vocabulary_fits_the_embedding(tmp_path: Path) -> None:

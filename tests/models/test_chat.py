@@ -65,7 +65,7 @@ def test_a_refusal_is_the_user_s_error_with_the_template_s_words() -> None:
         template.render(Conversation([USER, USER]))
     assert caught.value.exit_code == 2
     assert str(caught.value) == (
-        "Conversation roles must alternate user/assistant/user/assistant/..."
+        "the chat template: Conversation roles must alternate user/assistant/user/assistant/..."
     )
 
 
@@ -375,7 +375,30 @@ def test_texts_without_measure_are_refused() -> None:
         rendered(source)
     with pytest.raises(TemplateError) as caught:
         rendered("{{ raise_exception('x' * 1000000) }}")
-    assert len(str(caught.value)) <= 2000
+    assert len(str(caught.value)) <= 2100
+
+
+FAILURES = {
+    "refusal": "{{ raise_exception('no') }}",
+    "failure": "{{ 1 + [] }}",
+    "unreadable": "{% for %}",
+    "endless": ENDLESS["loops"],
+    "escape": "{{ ''.__class__ }}",
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_every_failure_says_whose_it_is(case: str) -> None:
+    source = FAILURES[case]
+    with pytest.raises(TemplateError, match="^the chat template: "):
+        rendered(source, USER) if case != "endless" else brief(source)
+    with pytest.raises(TemplateError, match=r"^some\.gguf: its template: "):
+        brief(source, "some.gguf: its template")
+
+
+def brief(source: str, name: str = "the chat template") -> str:
+    with ChatTemplate(source, seconds=0.5, name=name) as template:
+        return template.render(Conversation([USER]))
 
 
 def test_a_process_that_dies_is_replaced() -> None:

@@ -91,4 +91,4 @@ def test_odd_values_are_printed_as_text(tmp_path: Path, capsys: Capture) -> None
 def test_contexts_are_positive(tmp_path: Path, capsys: Capture) -> None:
     path = ggufs.model(tmp_path / "model.gguf")
     assert main(["inspect", str(path), "--context", "0"]) == 2
-    assert "--context takes a number above 0" in capsys.readouterr().err
+    assert "--context takes a number from 1 to 2147483647" in capsys.readouterr().err

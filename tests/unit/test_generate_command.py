@@ -122,6 +122,25 @@ def test_a_system_message_stands_in_front(use: Use) -> None:
     assert "system\nBe brief.<|im_end|>\n<|im_start|>user\nx" in asked(model)
 
 
+def test_an_empty_system_message_stands_in_place_of_the_template_s(use: Use) -> None:
+    template = (
+        "{% if messages[0].role != 'system' %}S: usual\n{% endif %}"
+        "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}\n{% endfor %}"
+    )
+    for words, wanted in (([], "S: usual\n"), (["--system", ""], "s: \n")):
+        model = use("Hi", keys={"tokenizer.chat_template": template})
+        assert run("--prompt", "x", *words) == 0
+        assert asked(model).endswith(f"{wanted}u: x\n")
+
+
+def test_a_character_that_was_cut_off_is_shown_as_such(use: Use, capsys: Capture) -> None:
+    use(ids("a🙂"))
+    most = len(ids("a🙂")) - 1
+    assert run("--prompt", "x", "-n", str(most), "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["text"] == "a\ufffd" and len(printed["ids"]) == most
+
+
 def test_raw_text_is_continued_as_it_is(use: Use) -> None:
     model = use("Hi")
     assert run("--raw", "--prompt", "Once upon") == 0
@@ -228,7 +247,7 @@ def test_what_the_makers_recommend_counts_for_chats(
         (["--prompt", "x", "--temp", "nan"], "temperature must be a finite number"),
         (["--prompt", "x", "--top-k", "-1"], "top_k must be at least 0"),
         (["--prompt", "x", "--top-p", "1.5"], "top_p must be from 0 to 1"),
-        (["--prompt", "x", "--repeat-penalty", "0"], "repeat_penalty must be above 0"),
+        (["--prompt", "x", "--repeat-penalty", "0"], "repeat_penalty must be finite and above 0"),
         (["--prompt", "x", "--repeat-last-n", "-2"], "repeat_last_n must be at least -1"),
         (["--prompt", "x", "--n-predict", "-5"], "at least 0, it is -5"),
         (["--prompt", "x", "--seed", "-5"], "--seed takes a number of at least 0"),
@@ -289,13 +308,15 @@ def test_two_system_messages_end_with_2(use: Use, capsys: Capture) -> None:
     ("template", "message"),
     [
         ("{{ raise_exception('only even days') }}", "only even days"),
-        ("{% for %}", "the chat template cannot be read"),
+        ("{% for %}", "it cannot be read: line 1"),
+        ("{{ 1 + [] }}", "line 1: unsupported operand"),
     ],
 )
 def test_a_template_s_error_is_told(template: str, message: str, use: Use, capsys: Capture) -> None:
     use("Hi", keys={"tokenizer.chat_template": template})
     assert run("--prompt", "x") == 2
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith(f"ferro generate: fake.gguf: the chat template: {message}")
 
 
 def test_a_prompt_that_is_too_long_is_told_with_both_counts(use: Use, capsys: Capture) -> None:
@@ -343,4 +364,4 @@ def test_a_context_of_nothing_is_wrong_use(tmp_path: Path, capsys: Capture) -> N
     path = tmp_path / "x.gguf"
     path.touch()
     assert main(["generate", str(path), "--prompt", "x", "--ctx", "0"]) == 2
-    assert "--ctx takes a number above 0" in capsys.readouterr().err
+    assert "--ctx takes a number from 1 to 2147483647" in capsys.readouterr().err

@@ -68,6 +68,7 @@ def test_a_failure_leaves_the_old_file(model: FakeModel, monkeypatch: pytest.Mon
         (["--ids", "1," * 601], "has 601 tokens, the context holds 600"),
         (["--ids", "1", "--out", "none/x.npy"], "the folder is missing"),
         (["--ids", "1", "--out", "."], "the folder is missing, or this is one"),
+        (["--ids", "1", "--out", ""], "--out needs the name of a file"),
     ],
 )
 def test_bad_input_ends_with_2(

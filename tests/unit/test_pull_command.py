@@ -304,6 +304,19 @@ def test_an_unknown_model_suggests_one() -> None:
         known.located("smollm")
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("", "the name of the model is empty"), ("x" * 5000, "File name too long")]
+)
+@pytest.mark.parametrize("command", ["inspect", "generate", "tokenize", "bench", "logits"])
+def test_names_that_are_none_end_with_2(
+    command: str, name: str, said: str, capsys: Capture
+) -> None:
+    more = {"logits": ["--ids", "1", "--out", "x.npy"]}
+    assert main([command, name, *more.get(command, [])]) == 2
+    told = capsys.readouterr().err
+    assert said in told and len(told) < 300
+
+
 @pytest.mark.parametrize("name", ["none.gguf", "folder/none"])
 def test_a_path_that_leads_nowhere_is_a_missing_file(name: str) -> None:
     with pytest.raises(FileNotFoundError, match=name):

@@ -89,14 +89,20 @@ def test_a_line_goes_on_after_a_backslash(
     assert said(made)[0] == "user: one\ntwo"
 
 
-def test_reset_and_system_begin_anew(template: ChatTemplate, typed: Callable[..., None]) -> None:
+def test_reset_and_system_begin_anew_and_say_so(
+    template: ChatTemplate, typed: Callable[..., None], capsys: Capture
+) -> None:
     made = chat(template, "a", "b", "c", system="Be brief.")
     typed("x", "/reset", "y")
     made.run()
     assert said(made) == ["system: Be brief.", "user: y", "assistant: b"]
+    assert "a new conversation, with the system message: Be brief.\n" in capsys.readouterr().err
     typed("/system Be long.", "z", "/system")
     made.run()
     assert said(made) == []
+    told = capsys.readouterr().err
+    assert "a new conversation, with the system message: Be long.\n" in told
+    assert "a new conversation, with no system message\n" in told
 
 
 def test_again_answers_the_last_message_otherwise(
