@@ -7,7 +7,11 @@ PYTEST_ARGS ?=
 WORKERS ?= 2
 QUESTION ?= What is the capital of France, and what is it known for?
 
-.PHONY: demo test unit lint format conformance bench wheel clean
+# What `make fuzz` tries to break (gguf, template, tokenizer), and for how long.
+TARGET ?= gguf
+SECONDS ?= 300
+
+.PHONY: demo test unit lint format conformance bench fuzz wheel clean
 
 demo: $(VENV)/.run-installed
 	$(BIN)/ferro pull smollm2
@@ -34,6 +38,10 @@ conformance: $(VENV)/.dev-installed
 
 bench: $(VENV)/.dev-installed
 	$(BIN)/python -m benchmarks
+
+fuzz: $(VENV)/.dev-installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[fuzz]"
+	$(BIN)/python -m tests.fuzz $(TARGET) --seconds $(SECONDS)
 
 wheel: $(VENV)/.dev-installed
 	$(BIN)/python -m pip wheel --no-deps --no-build-isolation -w dist .

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ferro.models.conversation import BadConversation, Conversation, Message, joined
-from ferro.models.renderer import NAME, SECONDS, Renderer
+from ferro.models.renderer import NAME, SECONDS, Renderer, TemplateError
 from ferro.models.template_traits import Traits
 from ferro.models.tokenizer import Tokenizer
 
@@ -53,8 +53,11 @@ class ChatTemplate:
         name: str = NAME,
     ) -> ChatTemplate:
         """The template of a model file; ``variant`` (such as "tool_use") where it has several,
-        ChatML where it has none."""
-        source = metadata.get(f"{KEY}.{variant}" if variant else KEY) or metadata.get(KEY)
+        ChatML where it has none. Raises TemplateError for one that is no text."""
+        key = f"{KEY}.{variant}" if f"{KEY}.{variant}" in metadata else KEY
+        source = metadata.get(key, "")
+        if not isinstance(source, str):
+            raise TemplateError(f"{name}: `{key}` must be a text")
         known = tokenizer.vocabulary
 
         def text(role: str) -> str:
@@ -62,7 +65,7 @@ class ChatTemplate:
             return "" if token is None else tokenizer.piece(token, special=True).decode()
 
         return ChatTemplate(
-            source if isinstance(source, str) else CHATML,
+            source or CHATML,
             bos=text("bos"),
             eos=text("eos"),
             add_bos=known.add_bos,

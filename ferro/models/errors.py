@@ -7,18 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST_PROBLEM = 1000
+
 
 class ModelError(Exception):
-    """Base of all; ``path`` is the file, ``problem`` what is wrong with it."""
+    """Base of all; ``path`` is the file, ``problem`` what is wrong with it: one line of bounded
+    length, whatever the texts are that a file puts into it."""
 
     exit_code = 2
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
-        self.path, self.problem = path, problem
+        self.path, self.problem = path, _shown(problem)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
+
+
+def _shown(problem: str) -> str:
+    if len(problem) > LONGEST_PROBLEM:
+        half = LONGEST_PROBLEM // 2
+        problem = f"{problem[:half]} ... {problem[-half:]}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in problem)
 
 
 class NotGguf(ModelError):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ferro.models.errors import WrongValue
 from ferro.models.gguf_metadata import Metadata
-from ferro.models.sampler import Sampling
+from ferro.models.sampler import BadSampling, Sampling
 
 PREFIX = "general.sampling."
 REALS = {
@@ -41,5 +42,8 @@ def recommended(metadata: Metadata) -> dict[str, Any]:
     for key, name in INTEGERS.items():
         if PREFIX + key in metadata:
             found[name] = metadata.integer(PREFIX + key)
-    Sampling(**found)
+    try:
+        Sampling(**found)
+    except BadSampling as error:
+        raise WrongValue(metadata.path, f"the keys `{PREFIX}*`: {error}") from None
     return found

@@ -150,11 +150,11 @@ def _bytes(text: str) -> bytes:
 
 def _rule(metadata: Mapping[str, Any], pre: str | None) -> PreTokeniser | None:
     """The pre-tokeniser of a byte-level vocabulary."""
-    if metadata.get(f"{PREFIX}model") != "gpt2":
+    if str(metadata.get(f"{PREFIX}model")) != "gpt2":
         return None
-    name = pre or metadata.get(f"{PREFIX}pre")
+    name = pre or str(metadata.get(f"{PREFIX}pre", ""))
     if name in PRE_TOKENISERS:
-        return PRE_TOKENISERS[str(name)]
+        return PRE_TOKENISERS[name]
     problem = f"the pre-tokeniser `{name}` is not known" if name else f"{PREFIX}pre is missing"
     known = ", ".join(PRE_TOKENISERS)
     path = str(getattr(metadata, "path", "metadata"))

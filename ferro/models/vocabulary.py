@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ferro.models.errors import ModelError
+from ferro.models.gguf_metadata import shown
 
 PREFIX = "tokenizer.ggml."
 LONGEST_TOKEN = 4096  # bytes; the longest one known has 256
@@ -175,11 +176,11 @@ class _Reader:
             value = self.metadata.get(f"{PREFIX}{name}")
             if value is None:
                 continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise self.wrong(f"{PREFIX}{name} must be a whole number, it is {shown(value)}")
             if value == NO_TOKEN:
                 roles.pop(role, None)
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise self.wrong(f"{PREFIX}{name} must be a whole number, it is {value!r}")
             if not 0 <= value < count:
                 raise self.wrong(f"{PREFIX}{name} is {value}, but there are {count} tokens")
             roles[role] = int(value)
@@ -198,7 +199,7 @@ class _Reader:
     def flag(self, name: str, default: bool) -> bool:
         value = self.metadata.get(PREFIX + name, default)
         if not isinstance(value, bool | np.bool_):
-            raise self.wrong(f"{PREFIX}{name} must be true or false, it is {value!r}")
+            raise self.wrong(f"{PREFIX}{name} must be true or false, it is {shown(value)}")
         return bool(value)
 
     def one(self, name: str, kind: type) -> Any:
@@ -206,7 +207,7 @@ class _Reader:
         if value is None:
             raise self.wrong(f"the key `{PREFIX}{name}` is missing")
         if not isinstance(value, kind):
-            raise self.wrong(f"{PREFIX}{name} must be a text, it is {value!r}")
+            raise self.wrong(f"{PREFIX}{name} must be a text, it is {shown(value)}")
         return value
 
     def wrong(self, problem: str) -> BadVocabulary:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ferro.models.chat import CHATML, ChatTemplate
@@ -209,6 +210,8 @@ def test_the_template_of_a_model_file() -> None:
         assert template.render(Conversation([USER])) == "B"
     with ChatTemplate.of_model(found, tokenizer("lfm2")) as template:
         assert template.source == CHATML
+    with pytest.raises(TemplateError, match="`tokenizer.chat_template` must be a text"):
+        ChatTemplate.of_model(found | {"tokenizer.chat_template": np.zeros(2)}, tokenizer("lfm2"))
 
 
 # ----------------------------------------------------------------------------- bad conversations

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from ferro.models import errors
-from ferro.models.errors import CutShort, Damaged, DuplicateName, ModelError, NotGguf, WrongShape
+from ferro.models.architectures import recognise
+from ferro.models.errors import (
+    CutShort,
+    Damaged,
+    DuplicateName,
+    ModelError,
+    NotGguf,
+    UnsupportedArchitecture,
+    WrongShape,
+)
 from ferro.models.gguf import GgufFile
 from tests.models import ggufs
 from tests.models.ggufs import entry, header, key, text, whole
@@ -252,6 +261,16 @@ def test_a_hollow_file_does_not_make_work(tmp_path: Path, payload: bytes, said: 
     os.truncate(path, 64 << 30)
     with pytest.raises(Damaged, match=said):
         GgufFile(path)
+
+
+@pytest.mark.parametrize("value", ["x" * 10**6, "\x1b[2J\n" * 100, "\ud800", "\u202e"])
+def test_texts_of_a_file_do_not_fill_or_clear_the_screen(tmp_path: Path, value: str) -> None:
+    name = value.encode("utf-8", "surrogatepass")
+    file = opened(tmp_path, whole([key("general.architecture", TEXT, ggufs.text(name))]))
+    with pytest.raises(UnsupportedArchitecture) as caught:
+        recognise(file)
+    said = str(caught.value)
+    assert len(said) < 1500 and said.isprintable() and "supported: gemma" in said
 
 
 def test_errors_travel_between_processes() -> None:

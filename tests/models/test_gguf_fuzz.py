@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 import tracemalloc
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferro.commands.inspect import describe, text
-from ferro.models import weights
-from ferro.models.architectures import recognise
 from ferro.models.errors import ModelError
-from ferro.models.gguf import GgufFile
-from ferro.models.gguf_cursor import Texts
-from ferro.report import to_json
-from tests.models import ggufs
-from tests.models.ggufs import entry, header, key, whole
-from tests.models.ggufs import text as written
+from tests.fuzz import gguf_files
+from tests.fuzz.gguf_files import use
+from tests.fuzz.target import NUMBERS
+from tests.models.ggufs import header
 
 # Metadata is mapped, tensors become float32 in chunks: a few times the file, and a little.
 SLACK = 4 << 20
-
-# value types that are numbers, as the struct module writes them
-FORMS = [*enumerate("BbHhIif?"), (10, "Q"), (11, "q"), (12, "d")]
-NUMBERS = [0, 1, 2, 7, 31, 32, 33, 255, 2**15, 2**16, 2**20, 2**31 - 1, 2**31, 2**32 - 1]
-NUMBERS += [2**32, 2**40, 2**53, 2**61, 2**62, 2**63 - 1, 2**63, 2**64 - 32, 2**64 - 1]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    folder = tmp_path_factory.mktemp("seeds")
-    names = [("llama", "Q4_1"), ("lfm2", "Q8_0"), ("gemma3", "F16"), ("gemma-embedding2", "BF16")]
-    found = [ggufs.model(folder / name, name, kind).read_bytes() for name, kind in names]
-    numbers = [key(f"n{kind}", kind, bytes(8)[: struct.calcsize(form)]) for kind, form in FORMS]
-    arrays = [key(f"a{kind}", 9, struct.pack("<IQ", kind, 2) + bytes(16)) for kind, _ in FORMS[-3:]]
-    texts = [key("t", 8, written("é")), key("ts", 9, struct.pack("<IQ", 8, 2) + written("a") * 2)]
-    tensors = [entry("x", [32, 2], 8), entry("y", [4], 0, 96)]
-    return [*found, whole([*numbers, *arrays, *texts], tensors, 128)]
 
 
 @st.composite
@@ -70,34 +46,10 @@ def damaged(data: bytes, start: int, changes: list[tuple[str, int, int]]) -> byt
     return bytes(made)
 
 
-def use(path: Path) -> None:
-    """Everything that is done with a file on the way to a device."""
-    file = GgufFile(path)
-    for value in file.metadata.values():
-        assert not isinstance(value, Texts) or len(list(value)) == len(value)
-    made = None
-    try:
-        made = recognise(file)
-    except ModelError:
-        pass
-    described = describe(file, made, None) | {"supported": made is not None}
-    text(described, True).encode("utf-8", "strict")
-    to_json(described)
-    for name, info in file.tensors.items():
-        try:
-            weights.f32(file, name)
-            if weights.is_matrix(info):
-                weights.q8(file, name)
-        except ModelError:
-            continue
-
-
 @settings(max_examples=settings().max_examples * 20)
-@given(changes=damages(), seed=st.integers(0, 4))
-def test_damaged_files(
-    models: list[bytes], tmp_path_factory: pytest.TempPathFactory, changes: list, seed: int
-) -> None:
-    data = models[seed]
+@given(changes=damages(), seed=st.integers(0, 5))
+def test_damaged_files(tmp_path_factory: pytest.TempPathFactory, changes: list, seed: int) -> None:
+    data = gguf_files.seeds()[seed]
     path = tmp_path_factory.getbasetemp() / "damaged.gguf"
     path.write_bytes(damaged(data, header_size(data), changes))
     tracemalloc.start()

@@ -41,6 +41,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no pre": ("lfm2", {"pre": None}, "tokenizer.ggml.pre is missing (known, and"),
     "another pre": ("lfm2", {"pre": "lfm2.5"}, "the pre-tokeniser `lfm2.5` is not known (known"),
     "pre is a number": ("lfm2", {"pre": 7}, "the pre-tokeniser `7` is not known"),
+    "pre is an array": ("lfm2", {"pre": np.zeros(0)}, "the pre-tokeniser `[]` is not known"),
+    "model is an array": ("lfm2", {"model": np.arange(3)}, "must be a text, it is [0, 1, 2]"),
     "no tokens": ("lfm2", {"tokens": None}, "the key `tokenizer.ggml.tokens` is missing"),
     "empty": ("lfm2", {"tokens": []}, "tokenizer.ggml.tokens is empty"),
     "one text": ("lfm2", {"tokens": "abc"}, "tokenizer.ggml.tokens must be an array of texts"),
@@ -70,6 +72,12 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "bos outside": ("lfm2", {"bos_token_id": 512}, "bos_token_id is 512, but there are 512 tokens"),
     "eos below": ("lfm2", {"eos_token_id": -1}, "eos_token_id is -1, but there are 512 tokens"),
     "bos is a text": ("lfm2", {"bos_token_id": "1"}, "must be a whole number, it is '1'"),
+    "bos is an array": ("lfm2", {"bos_token_id": np.zeros(0)}, "must be a whole number, it is []"),
+    "bos is a long text": (
+        "lfm2",
+        {"bos_token_id": "x" * 10**6},
+        "must be a whole number, it is 'xx",
+    ),
     "bos is true": ("lfm2", {"bos_token_id": True}, "must be a whole number, it is True"),
     "bos missing": ("lfm2", {"bos_token_id": None}, "texts get BOS, but tokenizer.ggml.bos_token"),
     "eos missing": (
@@ -84,7 +92,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_said(case: str) -> None:
     name, changes, message = WRONG[case]
-    assert message in problem(name, **changes)
+    said = problem(name, **changes)
+    assert message in said and len(said) < 500
 
 
 def test_a_file_is_named() -> None:
