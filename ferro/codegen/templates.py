@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any
-
-import jinja2
+from typing import TYPE_CHECKING, Any
 
 from ferro.dsl import extents
+
+if TYPE_CHECKING:
+    import jinja2
 
 _HERE = Path(__file__).parent
 
 
 @functools.cache
 def _environment(kind: str) -> jinja2.Environment:
+    import jinja2  # not needed where every program is in the cache
+
     folders = [str(_HERE / kind), str(_HERE / "common")]
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),

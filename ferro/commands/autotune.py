@@ -234,7 +234,7 @@ def is_bad(tuning: Tuning) -> bool:
 
 def write_report(path: Path, trials: Trials, tunings: list[Tuning]) -> None:
     from autotune.report import Untried, page
-    from ferro.runtime.folders import write_atomically
+    from ferro.folders import write_atomically
 
     run = {tuning.problem.place: Untried(tuning.skipped, tuning.left) for tuning in tunings}
     write_atomically(path, page(trials, run).encode())

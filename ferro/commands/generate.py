@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ferro.models.conversation import Conversation
     from ferro.models.generation import Generation, Stream
     from ferro.models.language_model import LanguageModel
+    from ferro.models.renderer import Worker
 
 
 def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -46,11 +47,12 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from ferro.models.generation import Stream
-
     path = options.model(args)
     wanted = sampling_options.chosen(args)
     asked = source(args)
+    worker = None if args.raw else started_worker()  # it starts while the model loads
+    from ferro.models.generation import Stream
+
     started = time.perf_counter()
     with engine_options.opened(args, path) as model:
         loading = time.perf_counter() - started
@@ -60,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
         if asked is None:
             from ferro.commands.terminal_chat import TerminalChat
 
-            with template_of(model) as template:
+            with template_of(model, worker) as template:
                 TerminalChat(stream, template, wanted, args.system, args.stats).run()
             return 0
-        generation = stream.complete(tokens(model, asked), wanted)
+        generation = stream.complete(tokens(model, asked, worker), wanted)
         answer(args, generation, stream, loading)
     return 0
 
@@ -126,23 +128,33 @@ def with_system(conversation: Conversation, text: str | None) -> Conversation:
     return replace(conversation, messages=[system, *conversation.messages])
 
 
-def tokens(model: LanguageModel, asked: str | Conversation) -> list[int]:
+def started_worker() -> Worker:
+    """A process for the chat template."""
+    from ferro.models.renderer import Worker
+
+    return Worker()
+
+
+def tokens(
+    model: LanguageModel, asked: str | Conversation, worker: Worker | None = None
+) -> list[int]:
     """The prompt's token ids. Raises BadConversation, TemplateError."""
     if isinstance(asked, str):
         return model.tokenizer.encode(asked)
-    with template_of(model) as template:
+    with template_of(model, worker) as template:
         return model.tokenizer.encode(template.render(asked))
 
 
-def template_of(model: LanguageModel) -> Any:
-    """The model's chat template, whose errors name the file; says so where it has none."""
+def template_of(model: LanguageModel, worker: Worker | None) -> Any:
+    """The model's chat template, read by ``worker``, whose errors name the file; says so where it
+    has none."""
     from ferro.models.chat import KEY, ChatTemplate
     from ferro.models.renderer import NAME
 
     if KEY not in model.file.metadata:
         note("the file has no chat template: ChatML is used (--raw: none)")
     name = f"{model.file.path}: {NAME}"
-    return ChatTemplate.of_model(model.file.metadata, model.tokenizer, name=name)
+    return ChatTemplate.of_model(model.file.metadata, model.tokenizer, name=name, worker=worker)
 
 
 # ---------------------------------------------------------------------------------- the answer

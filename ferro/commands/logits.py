@@ -49,9 +49,9 @@ def write(model: LanguageModel, ids: list[int], out: Path) -> tuple[int, int]:
     OSError."""
     from numpy.lib import format as npy
 
+    from ferro.folders import written_atomically
     from ferro.models.completion import check_prompt
     from ferro.models.generation import Stream
-    from ferro.runtime.folders import written_atomically
 
     shape = (len(ids), len(model.tokenizer))
     check_prompt(ids, model.context, shape[1])

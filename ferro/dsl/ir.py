@@ -37,6 +37,10 @@ class Value:
     def __repr__(self) -> str:
         return f"%{self.name or self.id}"
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # ids tell values of one process apart: one from another process takes a new one
+        self.__dict__.update(state, id=next(_ids))
+
 
 @dataclass(eq=False)
 class Block:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
 
-from ferro.dsl import ast, diagnostics, ir, language
+from ferro.dsl import ast, diagnostics, ir, kept, language
 from ferro.dsl.parameters import Parameter, read_parameters
-from ferro.dsl.parser import parse
 from ferro.dsl.types import DTYPES
 
 
@@ -39,6 +38,8 @@ class KernelDefinition:
 
         ``names`` gives other kernels that the text may call; ``tl`` and the dtypes are known.
         """
+        from ferro.dsl.parser import parse
+
         diagnostics.remember(file, text)
         tree = parse(text, file)
         known = {"tl": language, **DTYPES, **(names or {})}
@@ -47,6 +48,11 @@ class KernelDefinition:
     @cached_property
     def tree(self) -> ast.Function:
         """The syntax tree. Raises CompileError for anything outside of the language."""
+        return kept.recalled(ast.Function, self, None, self._parsed)
+
+    def _parsed(self) -> ast.Function:
+        from ferro.dsl.parser import parse  # Lark is not needed where the tree is kept
+
         return parse(self.source, self.file, self.line)
 
     @cached_property
@@ -103,13 +109,22 @@ class KernelDefinition:
         Constexprs with a default may be omitted. Raises CompileError with everything that is wrong
         with the kernel or with the constants.
         """
+        left_out = frozenset(absent)
+        given = tuple((k, type(v).__name__, repr(v)) for k, v in sorted(constants.items()))
+        key = (left_out, given)
+        if key not in self._kernels:
+            self._kernels[key] = kept.recalled(
+                ir.Kernel,
+                self,
+                (sorted(left_out), given),
+                lambda: self._specialised(constants, left_out),
+            )
+        return self._kernels[key]
+
+    def _specialised(self, constants: Mapping[str, Any], absent: frozenset[str]) -> ir.Kernel:
         from ferro.dsl.specialise import specialise
 
-        left_out = frozenset(absent)
-        key = (left_out, tuple((k, type(v), repr(v)) for k, v in sorted(constants.items())))
-        if key not in self._kernels:
-            self._kernels[key] = specialise(self, constants, left_out)
-        return self._kernels[key]
+        return specialise(self, constants, absent)
 
     def lookup(self, name: str) -> Any:
         """What a global name means in the kernel's file. Raises KeyError if nothing."""

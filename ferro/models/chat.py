@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ferro.models.conversation import BadConversation, Conversation, Message, joined
-from ferro.models.renderer import NAME, SECONDS, Renderer, TemplateError
+from ferro.models.renderer import NAME, SECONDS, Renderer, TemplateError, Worker
 from ferro.models.template_traits import Traits
 from ferro.models.tokenizer import Tokenizer
 
@@ -35,13 +35,14 @@ class ChatTemplate:
         add_eos: bool = False,
         seconds: float = SECONDS,
         name: str = NAME,
+        worker: Worker | None = None,
     ) -> None:
         """``bos`` and ``eos`` are the texts of those tokens; with ``add_bos``, ``add_eos`` the
         tokeniser adds them, so that they are taken off the prompt. ``seconds`` bounds a rendering;
-        errors of the template begin with ``name``."""
+        errors of the template begin with ``name``; ``worker`` as for ``Renderer``."""
         self.source, self.bos, self.eos = source, bos, eos
         self._add_bos, self._add_eos = add_bos, add_eos
-        self._renderer = Renderer(source, seconds, name)
+        self._renderer = Renderer(source, seconds, name, worker)
 
     @staticmethod
     def of_model(
@@ -51,9 +52,11 @@ class ChatTemplate:
         variant: str = "",
         seconds: float = SECONDS,
         name: str = NAME,
+        worker: Worker | None = None,
     ) -> ChatTemplate:
         """The template of a model file; ``variant`` (such as "tool_use") where it has several,
-        ChatML where it has none. Raises TemplateError for one that is no text."""
+        ChatML where it has none; ``worker`` as for ``Renderer``. Raises TemplateError for one that
+        is no text."""
         key = f"{KEY}.{variant}" if f"{KEY}.{variant}" in metadata else KEY
         source = metadata.get(key, "")
         if not isinstance(source, str):
@@ -72,6 +75,7 @@ class ChatTemplate:
             add_eos=known.add_eos,
             seconds=seconds,
             name=name,
+            worker=worker,
         )
 
     @property

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ferro.runtime.folders import models_folder
+from ferro.folders import models_folder
 
 SUFFIX = ".gguf"
 

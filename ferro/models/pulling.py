@@ -21,9 +21,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ferro.folders import written_atomically
 from ferro.models.known import Hub, Known, Package
 from ferro.report import Progress
-from ferro.runtime.folders import written_atomically
 
 PARTIAL = ".partial"
 CHUNK = 1 << 20

@@ -36,11 +36,18 @@ class TemplateError(Exception):
 class Renderer:
     """One template. Starts its process at once and again after it was ended; threads take turns."""
 
-    def __init__(self, source: str, seconds: float = SECONDS, name: str = NAME) -> None:
-        """``seconds`` is the most that a request may take; errors begin with ``name``."""
+    def __init__(
+        self,
+        source: str,
+        seconds: float = SECONDS,
+        name: str = NAME,
+        worker: Worker | None = None,
+    ) -> None:
+        """``seconds`` is the most that a request may take; errors begin with ``name``; ``worker``
+        is a process that was started before, for this renderer alone."""
         self._source, self._seconds, self._name = source, seconds, name
         self._lock = threading.Lock()
-        self._worker: _Worker | None = _Worker()
+        self._worker: Worker | None = worker or Worker()
         self._traits: Traits | None = None
 
     @property
@@ -73,9 +80,9 @@ class Renderer:
                 self._worker.close()
                 self._worker = None
 
-    def _opened(self) -> _Worker:
+    def _opened(self) -> Worker:
         """The process, with the template read."""
-        worker = self._worker = self._worker or _Worker()
+        worker = self._worker = self._worker or Worker()
         if not worker.ready:
             self._answer(worker, START_SECONDS)
             told = self._ask(worker, {"source": self._source})
@@ -85,7 +92,7 @@ class Renderer:
             worker.ready = True
         return worker
 
-    def _ask(self, worker: _Worker, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, worker: Worker, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
             data = json.dumps(request).encode()
         except (TypeError, ValueError) as error:
@@ -96,7 +103,7 @@ class Renderer:
             raise self._lost(DIED) from None
         return self._answer(worker, self._seconds)
 
-    def _answer(self, worker: _Worker, seconds: float) -> dict[str, Any]:
+    def _answer(self, worker: Worker, seconds: float) -> dict[str, Any]:
         try:
             if not worker.channel.poll(seconds):
                 raise self._lost(f"it took over {seconds:g} s and was ended")
@@ -112,8 +119,9 @@ class Renderer:
         return TemplateError(f"{self._name}: {reason}")
 
 
-class _Worker:
-    """The process and the channel to it."""
+class Worker:
+    """The process and the channel to it. It needs about 0.15 s to start, in which it needs no
+    template."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()

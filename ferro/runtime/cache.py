@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ferro.codegen.program import Program
-from ferro.runtime.folders import cache_folder, write_atomically
+from ferro.folders import cache_folder, write_atomically
 from ferro.runtime.programs import from_json, to_json
 
 MAGIC = b"ferro program 1\n"

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from ferro.codegen.program import DOT_LOWERINGS, Target
+from ferro.folders import cache_folder, write_atomically
 from ferro.runtime import probe_checks, probe_sources
 from ferro.runtime.children import environment
 from ferro.runtime.errors import DeviceUnusable
-from ferro.runtime.folders import cache_folder, write_atomically
 from ferro.runtime.listing import (
     INTERPRETER,
     DeviceInfo,

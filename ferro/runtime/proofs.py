@@ -12,10 +12,9 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from ferro import dsl
-from ferro.dsl import bounds, canonical, ir
+from ferro.dsl import bounds, canonical, ir, kept
 from ferro.dsl.launch import Binding
-from ferro.runtime.folders import cache_folder
+from ferro.folders import cache_folder
 
 MOST = 1 << 20  # bytes: longer files begin anew
 _LINE = re.compile(r"[0-9a-f]{64}")
@@ -63,14 +62,5 @@ class Proofs:
 def _key(kernel: ir.Kernel, binding: Binding) -> str:
     numbers = sorted((n, v) for n, v in binding.scalars.items() if isinstance(v, int))
     shape = (numbers, tuple(binding.grid), sorted(binding.extents.items()))
-    text = "\0".join([_rules(), _kernel_digest(kernel), repr(shape)])
+    text = "\0".join([kept.rules(), _kernel_digest(kernel), repr(shape)])
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-@lru_cache
-def _rules() -> str:
-    """A hash of the sources of the language."""
-    digest = hashlib.sha256()
-    for file in sorted(Path(dsl.__file__).parent.glob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()

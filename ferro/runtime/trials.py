@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ferro.codegen.program import Config
-from ferro.runtime.folders import cache_folder, write_atomically
+from ferro.folders import cache_folder, write_atomically
 from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.programs import config_from_json, config_to_json
 

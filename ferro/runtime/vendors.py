@@ -20,8 +20,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ferro.folders import cache_folder, write_atomically
 from ferro.runtime.errors import CallError, DeviceUnusable
-from ferro.runtime.folders import cache_folder, write_atomically
 
 SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
 MARK = "made-by-ferro"

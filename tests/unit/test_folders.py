@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ferro.runtime.folders import cache_folder, models_folder, write_atomically
+from ferro.folders import cache_folder, models_folder, write_atomically
 
 
 def test_the_users_choice_counts(monkeypatch: pytest.MonkeyPatch) -> None:
