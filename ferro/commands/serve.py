@@ -19,8 +19,8 @@ MEGA = 1 << 20
 
 # The option, its destination, type, default, least and most, and what it means.
 NUMBERS = (
-    ("--prefill-slice-ms", "slice_ms", float, 100, 1, 60_000,
-     "time of a slice of a prompt, for which others wait (default 100)"),
+    ("--prefill-slice-ms", "slice_ms", float, 40, 1, 60_000,
+     "time of a slice of a prompt, for which others wait (default 40)"),
     ("--decode-share", "decode_share", float, 40, 0, 95,
      "percent of the time that decoding streams have beside prompts (default 40)"),
     ("--queue", "queue", int, 128, 0, 100_000,

@@ -16,9 +16,9 @@ from ferro.models.passes import Piece
 from ferro.models.sampler import BadLogits, Floats
 from ferro.runtime.errors import DeviceLost, OutOfMemory
 from ferro.serve.jobs import Failed, Job
-from ferro.serve.pacing import LEAST, SIZES, Pacing
+from ferro.serve.pacing import SHORT, SIZES, Pacing
 from ferro.serve.prefixes import Prefixes
-from ferro.serve.scheduler import share
+from ferro.serve.scheduler import Turns
 from ferro.serve.streams import Stream, completion_of
 from ferro.serve.totals import Totals
 from ferro.serve.waiting import Fork, Queue, Waiting
@@ -66,6 +66,7 @@ class Engine:
         self.closing = False
         self._most_waiting = most_waiting
         self._queue = Queue()
+        self._turns = Turns()
         self._streams: dict[int, Stream] = {}
         self._stopped, self._warm = False, warm
         self._reopen = reopen
@@ -183,17 +184,17 @@ class Engine:
         self.prefixes.store = self.model
 
     def _pass(self) -> None:
-        """A token of every stream that decodes, then slices of prompts: passes of few shapes,
+        """A token of every stream that decodes, then a slice of a prompt: passes of few shapes,
         since what a pass needs is made anew for every shape."""
         decoding = [stream for stream in self._streams.values() if not stream.missing]
         if decoding:
             self._forward(decoding, [stream.piece() for stream in decoding])
         filling = [stream for stream in self._streams.values() if stream.missing]
         filling.sort(key=lambda stream: stream.job.clock.made)
-        if decoding and self.pacing.owes:
-            # what is short takes little of anybody's time
-            filling = [stream for stream in filling if stream.missing <= LEAST][:1]
-        for stream, count in share(filling, self.pacing.rows):
+        # what is short takes little of anybody's time
+        waits = decoding and self.pacing.owes and all(each.missing > SHORT for each in filling)
+        if filling and not waits:
+            stream, count = self._turns.next(filling, self.pacing.rows)
             self._forward([stream], [stream.piece(count)])
 
     def _forward(self, streams: Sequence[Stream], pieces: Sequence[Piece]) -> None:

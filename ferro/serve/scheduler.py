@@ -1,4 +1,4 @@
-"""Which rows of prompts are computed next. Knows no model, no thread and no clock."""
+"""Whose prompt is computed next. Knows no model, no thread and no clock."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ class Filling(Protocol):
 Stream = TypeVar("Stream", bound=Filling)
 
 
-def share(filling: Sequence[Stream], rows: int) -> list[tuple[Stream, int]]:
-    """At most ``rows`` tokens among prompts, which come oldest first: one slice a prompt.
+class Turns:
+    """One slice at a time. The prompt that has least left is first, so that a short one need not
+    wait for a long one; once others had as many tokens as a slice has, the oldest one has its
+    turn, so that short ones cannot hold it up for ever."""
 
-    The one that has least left is first, so that a short prompt need not wait for a long one; half
-    of the rows are the oldest one's, so that short ones cannot hold it up for ever.
-    """
-    if not filling:
-        return []
-    oldest = filling[0]
-    reserved = min(oldest.until_boundary, rows // 2) if len(filling) > 1 else 0
-    found = []
-    for stream in sorted(filling, key=lambda stream: stream.missing):
-        if stream is oldest:
-            reserved = 0
-        count = min(rows - reserved, stream.until_boundary)
-        if count > 0:
-            found.append((stream, count))
-            rows -= count
-    return found
+    def __init__(self) -> None:
+        self._oldest: Filling | None = None
+        self._others = 0
+
+    def next(self, filling: Sequence[Stream], rows: int) -> tuple[Stream, int]:
+        """Of some prompts, which come oldest first, whose turn it is, and how many tokens it has:
+        at most ``rows``."""
+        oldest = filling[0]
+        if oldest is not self._oldest:
+            self._oldest, self._others = oldest, 0
+        shortest = min(filling, key=lambda stream: stream.missing)
+        chosen = oldest if self._others >= rows else shortest
+        count = min(rows, chosen.until_boundary)
+        self._others = 0 if chosen is oldest else self._others + count
+        return chosen, count

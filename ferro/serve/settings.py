@@ -19,7 +19,7 @@ class Settings:
     run once before the first request.
     """
 
-    slice_seconds: float = 0.1
+    slice_seconds: float = 0.04
     decode_share: float = 0.4
     most_waiting: int = 128
     most_bytes: int = 16 << 20

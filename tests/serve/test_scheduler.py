@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from ferro.serve.pacing import LEAST, MOST, Pacing
-from ferro.serve.scheduler import share
+from ferro.serve.scheduler import Turns
 
 
 @dataclass
@@ -22,26 +22,34 @@ class Prompt:
 LONG, SHORT = Prompt(1600), Prompt(20)
 
 
-def test_a_short_prompt_goes_first_and_the_rest_is_the_long_one_s() -> None:
-    assert share([LONG, SHORT], 128) == [(SHORT, 20), (LONG, 108)]
+def turns(made: Turns, filling: list[Prompt], rows: int, count: int) -> list[tuple[Prompt, int]]:
+    """Who has turns, and how many tokens, while nobody gets done."""
+    return [made.next(filling, rows) for _ in range(count)]
 
 
-def test_half_of_the_rows_are_the_oldest_one_s() -> None:
+def test_a_short_prompt_goes_before_a_long_one() -> None:
+    assert Turns().next([LONG, SHORT], 32) == (SHORT, 20)
+
+
+def test_the_oldest_one_has_its_turn_after_as_many_tokens_of_others() -> None:
     others = [Prompt(300), Prompt(400)]
-    assert share([LONG, *others], 128) == [(others[0], 64), (LONG, 64)]
-    assert share([SHORT, *others], 128) == [(SHORT, 20), (others[0], 108)]
+    assert turns(Turns(), [LONG, *others], 128, 4) == [(others[0], 128), (LONG, 128)] * 2
+    had = turns(Turns(), [LONG, SHORT], 32, 6)
+    assert had == [(SHORT, 20), (SHORT, 20), (LONG, 32)] * 2
 
 
-def test_a_prompt_alone_has_all() -> None:
-    assert share([LONG], 128) == [(LONG, 128)]
+def test_a_new_oldest_one_waits_for_as_many_tokens_again() -> None:
+    made, long = Turns(), Prompt(900)
+    assert turns(made, [LONG, SHORT], 32, 2) == [(SHORT, 20)] * 2
+    assert turns(made, [long, SHORT], 32, 3) == [(SHORT, 20), (SHORT, 20), (long, 32)]
+
+
+def test_a_prompt_alone_has_every_turn() -> None:
+    assert turns(Turns(), [LONG], 128, 2) == [(LONG, 128)] * 2
 
 
 def test_a_slice_ends_at_a_boundary() -> None:
-    assert share([Prompt(100, until_boundary=30)], 64)[0][1] == 30
-
-
-def test_no_rows_are_no_slices() -> None:
-    assert share([LONG], 0) == []
+    assert Turns().next([Prompt(100, until_boundary=30)], 64)[1] == 30
 
 
 def paced(rate: float, share: float = 0.4) -> Pacing:
@@ -79,6 +87,13 @@ def test_rates_follow_what_is_measured() -> None:
     for _ in range(20):
         pacing.passed(96, 0.096)
     assert pacing.prefill_rate == pytest.approx(1000, rel=0.02)
+
+
+def test_a_short_slice_tells_nothing_of_long_ones() -> None:
+    pacing = paced(1000)
+    for _ in range(20):
+        pacing.passed(5, 0.001)
+    assert pacing.prefill_rate == pytest.approx(1000)
 
 
 def test_rows_that_only_fill_up_a_pass_count_as_rows() -> None:
