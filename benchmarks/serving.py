@@ -50,7 +50,9 @@ def first_tokens(served: Served, rounds: int) -> list[float]:
 
 def beside_a_long_prompt(served: Served, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds to the first token of short requests while a long prompt fills, and of that one."""
-    text, short, long = long_text(served), [], []
+    text = long_text(served)
+    short: list[float] = []
+    long: list[float] = []
     for turn in range(rounds):
         filled: list[Reply] = []
         filling = threading.Thread(

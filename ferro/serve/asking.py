@@ -10,6 +10,7 @@ from ferro.models.completion import BadRequest, Options
 from ferro.models.sampler import BadSampling, Sampling
 from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
+from ferro.serve.parameters import Flag, Free, Object, Parameter, Real, Text, Whole
 from ferro.serve.service import Service
 
 MOST_CHOICES = 64
@@ -25,15 +26,44 @@ HARMLESS = (
 # What cannot, since the answer would not be what was asked for.
 UNSUPPORTED = ("functions", "function_call", "audio", "web_search_options", "grammar", "suffix")
 
-REALS = {  # field of Sampling: names, least, most
-    "temperature": (("temperature",), 0.0, 1000.0),
-    "top_p": (("top_p",), 0.0, 1.0),
-    "min_p": (("min_p",), 0.0, 1.0),
-    "repeat_penalty": (("repetition_penalty", "repeat_penalty"), 0.01, 100.0),
-    "presence_penalty": (("presence_penalty",), -2.0, 2.0),
-    "frequency_penalty": (("frequency_penalty",), -2.0, 2.0),
+REALS = {  # by fields of Sampling
+    "temperature": Real(("temperature",), 0.0, 1000.0),
+    "top_p": Real(("top_p",), 0.0, 1.0),
+    "min_p": Real(("min_p",), 0.0, 1.0),
+    "repeat_penalty": Real(("repetition_penalty", "repeat_penalty"), 0.01, 100.0),
+    "presence_penalty": Real(("presence_penalty",), -2.0, 2.0),
+    "frequency_penalty": Real(("frequency_penalty",), -2.0, 2.0),
 }
 SEED_BITS = 63
+TOP_K = Whole(("top_k",), -1)
+WINDOW = Whole(("repeat_last_n", "penalty_last_n"), -1)
+PENALIZE_PROMPT = Flag(("penalize_prompt",))
+SEED = Whole(("seed",), -(1 << SEED_BITS), (1 << SEED_BITS) - 1)
+BIASES = Free(("logit_bias",), {"anyOf": [
+    {"type": "object", "propertyNames": {"pattern": "^[0-9]+$"},
+     "additionalProperties": {"type": "number"}},
+    {"type": "array", "items": {"type": "array"}},
+]})  # fmt: skip
+MOST_TOKENS = Whole(("max_completion_tokens", "max_tokens", "n_predict"), -1)
+STOPS = Free(("stop",), {"anyOf": [
+    {"type": "string", "maxLength": LONGEST_STOP},
+    {"type": "array", "maxItems": MOST_STOPS,
+     "items": {"type": "string", "maxLength": LONGEST_STOP}},
+]})  # fmt: skip
+CHOICES = Whole(("n", "n_cmpl"), 1, MOST_CHOICES)
+TIMEOUT = Real(("timeout",), 0.001)
+IGNORE_EOS = Flag(("ignore_eos",))
+CACHED = Flag(("cache_prompt",), usual=True)
+STREAM = Flag(("stream",))
+USAGE = Flag(("include_usage",))
+STREAM_OPTIONS = Object(("stream_options",), (USAGE,))
+MODEL = Text(("model",))
+
+# what every request for text may have
+COMMON: tuple[Parameter, ...] = (
+    MODEL, MOST_TOKENS, STOPS, CHOICES, STREAM, STREAM_OPTIONS, *REALS.values(), TOP_K, SEED,
+    WINDOW, PENALIZE_PROMPT, BIASES, IGNORE_EOS, CACHED, TIMEOUT,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,9 +77,9 @@ class Delivery:
 
 def delivery(fields: Fields, warnings: tuple[str, ...] = ()) -> Delivery:
     """Read after everything else: fields that nobody knows are warned of."""
-    stream = fields.flag("stream")
-    options = fields.object("stream_options")
-    usage = options is not None and options.flag("include_usage")
+    stream = STREAM.read(fields)
+    options = STREAM_OPTIONS.read(fields)
+    usage = options is not None and USAGE.read(options)
     for name in UNSUPPORTED:
         if name in fields:
             raise fields.wrong(name, "is not supported here")
@@ -73,7 +103,7 @@ def options(
             sampling(fields, usual, vocabulary),
             most(fields, default_most),
             stops(fields),
-            fields.flag("ignore_eos"),
+            IGNORE_EOS.read(fields),
             shown=shown,
         )
     except (BadSampling, BadRequest) as error:
@@ -83,19 +113,19 @@ def options(
 def sampling(fields: Fields, usual: Mapping[str, Any], vocabulary: int) -> Sampling:
     """How tokens are chosen: for a greedy choice nothing is recommended."""
     asked: dict[str, Any] = {}
-    for name, (names, least, largest) in REALS.items():
-        found = fields.number(*names, least=least, most=largest)
+    for name, parameter in REALS.items():
+        found = parameter.read(fields)
         if found is not None:
             asked[name] = found
-    top_k = fields.integer("top_k", least=-1)
+    top_k = TOP_K.read(fields)
     if top_k is not None:
         asked["top_k"] = max(top_k, 0)
-    window = fields.integer("repeat_last_n", "penalty_last_n", least=-1)
+    window = WINDOW.read(fields)
     if window is not None:
         asked["repeat_last_n"] = window
-    if fields.value("penalize_prompt") is not None:
-        asked["penalise_prompt"] = fields.flag("penalize_prompt")
-    seed = fields.integer("seed", least=-(1 << SEED_BITS), most=(1 << SEED_BITS) - 1)
+    if PENALIZE_PROMPT.name in fields:
+        asked["penalise_prompt"] = PENALIZE_PROMPT.read(fields)
+    seed = SEED.read(fields)
     if seed is not None and seed != -1:
         asked["seed"] = seed % (1 << SEED_BITS)
     asked["logit_bias"] = biases(fields, vocabulary)
@@ -104,7 +134,7 @@ def sampling(fields: Fields, usual: Mapping[str, Any], vocabulary: int) -> Sampl
 
 def biases(fields: Fields, vocabulary: int) -> dict[int, float]:
     """OpenAI's object of ids, or llama.cpp's array of pairs, in which false rules a token out."""
-    given = fields.value("logit_bias")
+    given = BIASES.read(fields)
     pairs = list(given.items()) if isinstance(given, dict) else given or []
     if not isinstance(pairs, list):
         raise fields.wrong("logit_bias", "must be an object of token ids and numbers")
@@ -123,13 +153,12 @@ def biases(fields: Fields, vocabulary: int) -> dict[int, float]:
 
 def most(fields: Fields, default: int | None = None) -> int | None:
     """How many tokens a completion may have; None for as many as the context holds."""
-    names = ("max_completion_tokens", "max_tokens", "n_predict")
-    found = fields.integer(*names, least=-1, default=default)
-    return None if found == -1 else found
+    found = MOST_TOKENS.read(fields)
+    return None if found == -1 else default if found is None else found
 
 
 def stops(fields: Fields) -> tuple[str, ...]:
-    given = fields.value("stop")
+    given = STOPS.read(fields)
     listed = [given] if isinstance(given, str) else [] if given is None else given
     if not isinstance(listed, list) or not all(isinstance(stop, str) for stop in listed):
         raise fields.wrong("stop", "must be a string or an array of strings")
@@ -141,13 +170,13 @@ def stops(fields: Fields) -> tuple[str, ...]:
 
 
 def choices(fields: Fields) -> int:
-    return fields.integer("n", "n_cmpl", least=1, most=MOST_CHOICES, default=1) or 1
+    return CHOICES.read(fields) or 1
 
 
 def seconds(service: Service, fields: Fields) -> float | None:
     """How long the request may take: what it asks for, within the server's limit."""
     limit = service.settings.request_seconds
-    asked = fields.number("timeout", least=0.001)
+    asked = TIMEOUT.read(fields)
     if asked is None:
         return limit
     return asked if limit is None else min(asked, limit)

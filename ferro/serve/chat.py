@@ -19,6 +19,7 @@ from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
 from ferro.serve.grammars import HERMES_MARKS
 from ferro.serve.jobs import Ended, Task, Token
+from ferro.serve.parameters import Flag, Items, Object, Parameter, Text, Whole
 from ferro.serve.replying import EventStream
 from ferro.serve.running import Running, attended
 from ferro.serve.service import Service
@@ -28,6 +29,25 @@ from ferro.serve.thinking import OPEN, Budget
 
 MEDIA = ("image_url", "input_image", "input_audio", "video_url", "file")
 CUT_OFF = "the reply ended while the model was still reasoning: give it more tokens"
+
+MESSAGES = Items(
+    ("messages",),
+    {"type": "object", "properties": {"role": {"type": "string"}}, "required": ["role"]},
+    1,
+    required=True,
+)
+TEMPLATE_VARIABLES = Object(("chat_template_kwargs",))
+EFFORT = Text(("reasoning_effort",))
+OPENS = Flag(("add_generation_prompt",), usual=True)
+TALK: tuple[Parameter, ...] = (MESSAGES, forms.TOOLS, TEMPLATE_VARIABLES, EFFORT, OPENS)
+
+REASONING = Text(("reasoning_format",), REASONING_FORMATS)
+BUDGET = Whole(("thinking_budget", "thinking_budget_tokens", "reasoning_budget"), -1)
+TOP_LOGPROBS = Whole(("top_logprobs",), 0, asking.MOST_LIKELY)
+LOGPROBS = Flag(("logprobs",))
+CHAT: tuple[Parameter, ...] = (
+    *TALK, *asking.COMMON, *forms.FORM, REASONING, BUDGET, LOGPROBS, TOP_LOGPROBS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,19 +87,17 @@ async def apply_template(request: Request) -> Response:
 
 async def read(service: Service, fields: Fields) -> Chat:
     """Raises ApiError."""
-    service.check_name(fields.text("model"))
+    service.check_name(asking.MODEL.read(fields))
     lfm2 = HERMES_MARKS[0] not in service.template.source and service.is_lfm2
     form = await asyncio.to_thread(forms.read, fields, conversation(fields), service.grammars, lfm2)
     shown = forms.shown(service.tokenizer.vocabulary.ids, bool(form.names))
     made = asking.options(fields, service.recommended, len(service.tokenizer), shown)
-    reasoning = fields.choice(
-        "reasoning_format", REASONING_FORMATS, service.settings.reasoning_format
-    )
+    reasoning = REASONING.chosen(fields, service.settings.reasoning_format)
     budget = thinking_budget(service, fields)
     how: dict[str, Any] = {
         "choices": asking.choices(fields),
         "likely": likely(fields),
-        "cached": fields.flag("cache_prompt", default=True),
+        "cached": asking.CACHED.read(fields),
         "seconds": asking.seconds(service, fields),
     }
     wanted = asking.delivery(fields)
@@ -104,25 +122,26 @@ async def read(service: Service, fields: Fields) -> Chat:
 
 def thinking_budget(service: Service, fields: Fields) -> int | None:
     """How many tokens of reasoning there may be; None for any number."""
-    names = ("thinking_budget", "thinking_budget_tokens", "reasoning_budget")
-    found = fields.integer(*names, least=-1, default=service.settings.thinking_budget)
+    found = BUDGET.read(fields)
+    if found is None:
+        return service.settings.thinking_budget
     return None if found == -1 else found
 
 
 def conversation(fields: Fields) -> Conversation:
     """The messages and tools of a request. Raises ApiError."""
-    messages = fields.items("messages")
+    messages = MESSAGES.read(fields)
     if not messages:
         raise fields.wrong("messages", "must be an array of at least one message")
     for i, message in enumerate(messages):
         check_message(i, message)
-    tools = fields.items("tools") or []
-    variables = fields.object("chat_template_kwargs")
+    tools = forms.TOOLS.read(fields) or []
+    variables = TEMPLATE_VARIABLES.read(fields)
     given = {} if variables is None else {name: variables.value(name) for name in variables.names()}
-    effort = fields.text("reasoning_effort")
+    effort = EFFORT.read(fields)
     if effort is not None:
         given.setdefault("reasoning_effort", effort)
-    opens = fields.flag("add_generation_prompt", default=True)
+    opens = OPENS.read(fields)
     return Conversation(messages, tools, opens, given)
 
 
@@ -140,10 +159,10 @@ def check_message(i: int, message: Any) -> None:
 
 def likely(fields: Fields) -> int | None:
     """How many likely tokens are told of with each; None for nothing at all."""
-    count = fields.integer("top_logprobs", least=0, most=asking.MOST_LIKELY)
-    if fields.flag("logprobs"):
+    count = TOP_LOGPROBS.read(fields)
+    if LOGPROBS.read(fields):
         return count or 0
-    if count is not None and "logprobs" in fields and count:
+    if count is not None and LOGPROBS.name in fields and count:
         raise fields.wrong("top_logprobs", "needs `logprobs` to be true")
     return count
 

@@ -14,6 +14,7 @@ from ferro.serve.asking import Delivery
 from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
 from ferro.serve.jobs import Task, Token
+from ferro.serve.parameters import Flag, Free, Parameter, Whole
 from ferro.serve.replying import EventStream, token_text
 from ferro.serve.running import Running, attended
 from ferro.serve.service import Service
@@ -21,6 +22,17 @@ from ferro.serve.service import Service
 MOST_PROMPTS = 64
 MOST_LIKELY = 5
 USUAL_TOKENS = 16  # OpenAI's default
+
+IDS: dict[str, Any] = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+PROMPT = Free(("prompt",), {"anyOf": [
+    {"type": "string"}, IDS,
+    {"type": "array", "items": {"anyOf": [{"type": "string"}, IDS]}, "minItems": 1,
+     "maxItems": MOST_PROMPTS},
+]}, required=True)  # fmt: skip
+BEST = Whole(("best_of",), 1)
+LOGPROBS = Whole(("logprobs",), 0, MOST_LIKELY)
+ECHO = Flag(("echo",))
+COMPLETION: tuple[Parameter, ...] = (PROMPT, *asking.COMMON, BEST, LOGPROBS, ECHO)
 
 
 @dataclass(frozen=True)
@@ -53,21 +65,21 @@ async def completions(request: Request) -> Response:
 
 async def read(service: Service, fields: Fields) -> Asked:
     """Raises ApiError."""
-    service.check_name(fields.text("model"))
+    service.check_name(asking.MODEL.read(fields))
     given = prompts(fields)
     usual = dict(service.settings.sampling)
     made = asking.options(fields, usual, len(service.tokenizer), default_most=USUAL_TOKENS)
     choices = asking.choices(fields)
-    if (fields.integer("best_of", least=1) or choices) > choices:
+    if (BEST.read(fields) or choices) > choices:
         raise fields.wrong("best_of", "is not supported here (give `n`)")
-    likely = fields.integer("logprobs", least=0, most=MOST_LIKELY)
-    echo = fields.flag("echo")
+    likely = LOGPROBS.read(fields)
+    echo = ECHO.read(fields)
     if echo and likely is not None:
         raise fields.wrong("echo", "cannot be had with `logprobs` here")
     how: dict[str, Any] = {
         "choices": choices,
         "likely": likely,
-        "cached": fields.flag("cache_prompt", default=True),
+        "cached": asking.CACHED.read(fields),
         "seconds": asking.seconds(service, fields),
     }
     wanted = asking.delivery(fields)
@@ -82,7 +94,7 @@ async def read(service: Service, fields: Fields) -> Asked:
 
 def prompts(fields: Fields) -> list[str | list[int]]:
     """A string, an array of token ids, or an array of either."""
-    given = fields.value("prompt")
+    given = PROMPT.read(fields)
     if isinstance(given, str):
         return [given]
     if not isinstance(given, list) or not given:

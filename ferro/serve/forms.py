@@ -12,10 +12,22 @@ from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
 from ferro.serve.grammars import HERMES_MARKS, LFM2_MARKS, Grammars
 from ferro.serve.jobs import Guide
+from ferro.serve.parameters import Flag, Free, Items, Object, Parameter, Text
 from ferro.serve.thinking import CLOSE, OPEN
 from ferro.serve.tool_calls import MARKS
 
 FORMATS = ("text", "json_object", "json_schema")
+
+TOOLS = Items(("tools",), {"type": "object"})
+CHOICE = Free(("tool_choice",), {"anyOf": [
+    {"type": "string", "enum": ["auto", "none", "required"]}, {"type": "object"},
+]})  # fmt: skip
+SEVERAL = Flag(("parallel_tool_calls",), usual=True)
+KIND = Text(("type",), FORMATS, required=True)
+SCHEMA = Free(("schema",), {"type": ["object", "boolean"]})
+NAMED_SCHEMA = Object(("json_schema",), (SCHEMA,))
+FORMAT = Object(("response_format",), (KIND, NAMED_SCHEMA, SCHEMA))
+FORM: tuple[Parameter, ...] = (CHOICE, SEVERAL, FORMAT)
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,7 @@ class Form:
 
 def read(fields: Fields, talk: Conversation, grammars: Grammars, lfm2: bool) -> Form:
     """``lfm2``: the model's own marks of calls. Raises ApiError."""
-    choice, several = fields.value("tool_choice"), fields.flag("parallel_tool_calls", default=True)
+    choice, several = CHOICE.read(fields), SEVERAL.read(fields)
     schema = schema_of(fields)
     try:
         tools = talk.checked_tools()
@@ -74,18 +86,18 @@ def wanted_names(fields: Fields, choice: Any, names: tuple[str, ...]) -> tuple[s
 
 def schema_of(fields: Fields) -> Any:
     """The schema that a reply has to have; None for any text."""
-    form = fields.object("response_format")
+    form = FORMAT.read(fields)
     if form is None:
         return None
-    kind = form.choice("type", FORMATS, "")
+    kind = KIND.chosen(form, "")
     if not kind:
         raise form.wrong("type", f"is needed: one of {', '.join(FORMATS)}")
     if kind == "text":
         return None
     if kind == "json_object":
-        return form.value("schema") or {"type": "object"}
-    given = form.object("json_schema")
-    schema = form.value("schema") if given is None else given.value("schema")
+        return SCHEMA.read(form) or {"type": "object"}
+    given = NAMED_SCHEMA.read(form)
+    schema = SCHEMA.read(form if given is None else given)
     if schema is None:
         raise form.wrong("json_schema", "with a schema is needed")
     return schema

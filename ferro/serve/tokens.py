@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ferro.serve import bodies
-from ferro.serve.chat import conversation
+from ferro.serve.asking import MODEL
+from ferro.serve.chat import TALK, conversation
 from ferro.serve.completions import is_token
 from ferro.serve.errors import bad
+from ferro.serve.parameters import Flag, Items, Parameter, Text
 from ferro.serve.replying import token_text
 from ferro.serve.service import Service
+
+CONTENT, PROMPT = Text(("content",)), Text(("prompt",))
+SPECIAL = Flag(("add_special", "add_special_tokens"))
+PARSED = Flag(("parse_special",), usual=True)
+PIECES, STRINGS = Flag(("with_pieces",)), Flag(("return_token_strs",))
+# of messages or a text: none of them is needed by itself
+TOKENIZE: tuple[Parameter, ...] = (
+    MODEL, CONTENT, PROMPT, SPECIAL, PARSED, PIECES, STRINGS,
+    *(replace(parameter, required=False) for parameter in TALK),
+)  # fmt: skip
+IDS = Items(("tokens",), {"type": "integer", "minimum": 0}, required=True)
+DETOKENIZE: tuple[Parameter, ...] = (MODEL, IDS)
 
 
 async def tokenize(request: Request) -> Response:
     service: Service = request.app.state.service
     fields = await bodies.read(request, service.settings.most_bytes)
-    service.check_name(fields.text("model"))
+    service.check_name(MODEL.read(fields))
     # llama.cpp adds no special tokens to `content` unless asked to, vLLM does to `prompt`
-    content = fields.text("content")
+    content = CONTENT.read(fields)
     if "messages" in fields:
         text = await service.render(conversation(fields))
     else:
-        text = content if content is not None else fields.text("prompt") or ""
+        text = content if content is not None else PROMPT.read(fields) or ""
         if content is None and "prompt" not in fields:
             raise bad("`content`, `prompt` or `messages` is needed", "content")
-    special = fields.flag("add_special", "add_special_tokens", default=content is None)
-    parsed = fields.flag("parse_special", default=True)
+    special = SPECIAL.read(fields, content is None)
+    parsed = PARSED.read(fields)
     ids = await service.encode(text, add_special=special, parse_special=parsed)
     found: dict[str, Any] = {
         "tokens": list(ids),
         "count": len(ids),
         "max_model_len": service.model.context,
     }
-    if fields.flag("with_pieces"):
+    if PIECES.read(fields):
         found["tokens"] = [piece(service, i) for i in ids]
-    if fields.flag("return_token_strs"):
+    if STRINGS.read(fields):
         found["token_strs"] = [token_text(service.tokenizer, i)[0] for i in ids]
     return bodies.Json(found)
 
@@ -54,8 +69,8 @@ def piece(service: Service, token: int) -> dict[str, Any]:
 async def detokenize(request: Request) -> Response:
     service: Service = request.app.state.service
     fields = await bodies.read(request, service.settings.most_bytes)
-    service.check_name(fields.text("model"))
-    ids = fields.items("tokens")
+    service.check_name(MODEL.read(fields))
+    ids = IDS.read(fields)
     if ids is None or not all(map(is_token, ids)):
         raise fields.wrong("tokens", "must be an array of token ids")
     try:
