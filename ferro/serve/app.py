@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ferro.models.renderer import TemplateError
-from ferro.serve import chat, completions, info, metrics, page, tokens
+from ferro.serve import chat, completions, info, metrics, openapi, page, tokens
 from ferro.serve.access_log import Logged
 from ferro.serve.bodies import Json
 from ferro.serve.errors import ApiError
@@ -45,6 +45,7 @@ ALWAYS: dict[str, tuple[str, Endpoint]] = {
     "/v1/health": ("GET", info.health),
     "/ready": ("GET", info.ready),
     "/chat": ("GET", page.chat_page),
+    "/openapi.json": ("GET", openapi.openapi),
 }
 
 

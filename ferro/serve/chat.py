@@ -30,12 +30,24 @@ from ferro.serve.thinking import OPEN, Budget
 MEDIA = ("image_url", "input_image", "input_audio", "video_url", "file")
 CUT_OFF = "the reply ended while the model was still reasoning: give it more tokens"
 
-MESSAGES = Items(
-    ("messages",),
-    {"type": "object", "properties": {"role": {"type": "string"}}, "required": ["role"]},
-    1,
-    required=True,
-)
+PART = {
+    "type": "object",
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+    "required": ["type", "text"],
+}
+MESSAGE = {
+    "type": "object",
+    "properties": {
+        "role": {"type": "string", "examples": ["system", "user", "assistant", "tool"]},
+        "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": PART}]},
+        "reasoning_content": {"type": ["string", "null"]},
+        "name": {"type": ["string", "null"]},
+        "tool_call_id": {"type": ["string", "null"]},
+        "tool_calls": {"type": ["array", "null"], "items": {"type": "object"}},
+    },
+    "required": ["role", "content"],
+}
+MESSAGES = Items(("messages",), MESSAGE, 1, required=True)
 TEMPLATE_VARIABLES = Object(("chat_template_kwargs",))
 EFFORT = Text(("reasoning_effort",))
 OPENS = Flag(("add_generation_prompt",), usual=True)
