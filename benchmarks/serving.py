@@ -7,6 +7,7 @@ a few more. Every number is a median with the worst behind it.
 from __future__ import annotations
 
 import argparse
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ LONG = 1600  # tokens
 SHORT = 12  # words
 DECODED = 96
 IDLE_SECONDS = 20
+ASIDE = 0.1  # seconds between short requests, at most
 
 
 def body(text: str, tokens: int) -> dict[str, Any]:
@@ -60,7 +62,9 @@ def beside_a_long_prompt(served: Served, rounds: int) -> tuple[list[float], list
         )
         filling.start()
         time.sleep(0.15 + 0.037 * (turn % 7))
+        draw = random.Random(turn)
         while not filled:
+            time.sleep(draw.random() * ASIDE)  # or each would come as a slice begins
             reply = served.stream(body(words(SHORT, 2000 + 100 * turn + len(short)), 2))
             if not filled:
                 short.append(reply.times[0])

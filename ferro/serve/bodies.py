@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
@@ -10,7 +12,9 @@ from starlette.responses import Response
 
 from ferro.serve.errors import ApiError, bad
 from ferro.serve.fields import Fields, kind
+from ferro.serve.parameters import Parameter, check
 
+BODY_SECONDS = 120.0  # in which a whole body has to come
 DEEPEST = 64  # arrays and objects within each other
 
 
@@ -29,8 +33,9 @@ def dumped(content: Any) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-async def read(request: Request, most: int) -> Fields:
-    """The object that a request of at most ``most`` bytes carries. Raises ApiError."""
+async def read(request: Request, most: int, table: Sequence[Parameter]) -> Fields:
+    """The object that a request of at most ``most`` bytes carries, with the fields of ``table``,
+    and perhaps others. Raises ApiError."""
     data = await _bytes(request, most)
     try:
         found = json.loads(data.decode("utf-8"), parse_constant=_no_number)
@@ -44,7 +49,9 @@ async def read(request: Request, most: int) -> Fields:
         raise bad(f"the body must be a JSON object, it is {kind(found)}")
     if _too_deep(found):
         raise bad(f"the body's JSON is nested too deep (at most {DEEPEST} levels)")
-    return Fields(found)
+    fields = Fields(found)
+    check(fields, table)
+    return fields
 
 
 async def _bytes(request: Request, most: int) -> bytes:
@@ -53,11 +60,15 @@ async def _bytes(request: Request, most: int) -> bytes:
         raise _too_large(most)
     parts, size = [], 0
     try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > most:
-                raise _too_large(most)
-            parts.append(chunk)
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > most:
+                    raise _too_large(most)
+                parts.append(chunk)
+    except TimeoutError:
+        said = f"the body did not come within {BODY_SECONDS:g} s"
+        raise ApiError(408, said, headers={"Connection": "close"}) from None
     except ClientDisconnect:
         raise bad("the client is gone") from None
     return b"".join(parts)

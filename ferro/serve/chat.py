@@ -78,7 +78,7 @@ class Chat:
 
 async def chat_completions(request: Request) -> Response:
     service: Service = request.app.state.service
-    fields = await bodies.read(request, service.settings.most_bytes)
+    fields = await bodies.read(request, service.settings.most_bytes, CHAT)
     chat = await read(service, fields)
     running = Running(service.engine, [chat.task])
     request.state.running = running
@@ -90,7 +90,7 @@ async def chat_completions(request: Request) -> Response:
 
 async def apply_template(request: Request) -> Response:
     service: Service = request.app.state.service
-    fields = await bodies.read(request, service.settings.most_bytes)
+    fields = await bodies.read(request, service.settings.most_bytes, TALK)
     return bodies.Json({"prompt": await service.render(conversation(fields))})
 
 
@@ -104,7 +104,7 @@ async def read(service: Service, fields: Fields) -> Chat:
     form = await asyncio.to_thread(forms.read, fields, conversation(fields), service.grammars, lfm2)
     shown = forms.shown(service.tokenizer.vocabulary.ids, bool(form.names))
     made = asking.options(fields, service.recommended, len(service.tokenizer), shown)
-    reasoning = REASONING.chosen(fields, service.settings.reasoning_format)
+    reasoning = REASONING.read(fields) or service.settings.reasoning_format
     budget = thinking_budget(service, fields)
     how: dict[str, Any] = {
         "choices": asking.choices(fields),

@@ -50,7 +50,7 @@ class Asked:
 
 async def completions(request: Request) -> Response:
     service: Service = request.app.state.service
-    fields = await bodies.read(request, service.settings.most_bytes)
+    fields = await bodies.read(request, service.settings.most_bytes, COMPLETION)
     asked = await read(service, fields)
     running = Running(service.engine, asked.tasks)
     request.state.running = running

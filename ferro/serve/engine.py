@@ -31,6 +31,7 @@ log = logging.getLogger("ferro.serve")
 # why jobs fail
 TIMEOUT, CLOSED, BROKEN, NUMBERS = "timeout", "closed", "broken", "numbers"
 Reopen = Callable[[int], "LanguageModel"]
+OPENINGS = 2  # of a lost device: what does not open counts as lost once more
 LONGEST_WAIT = 60  # seconds that a client is asked to wait at most
 
 
@@ -170,18 +171,18 @@ class Engine:
 
     def _recover(self) -> None:
         """Go on with the model on a device that was opened anew; end where that cannot be."""
-        self.losses += 1
-        if self._reopen is None:
-            return
-        log.error("the device was lost (%d): opening it again", self.losses)
         self.prefixes.clear()
-        try:
-            self.model = self._reopen(self.losses)
-        except Exception:
-            log.exception("the model cannot be opened again")
-            self.closing = self._stopped = True
-            return
-        self.prefixes.store = self.model
+        for _ in range(OPENINGS):
+            self.losses += 1
+            if self._reopen is None:
+                return
+            log.error("the device was lost (%d): opening it again", self.losses)
+            try:
+                self.model = self.prefixes.store = self._reopen(self.losses)
+                return
+            except Exception:
+                log.exception("the model cannot be opened again")
+        self.closing = self._stopped = True
 
     def _pass(self) -> None:
         """A token of every stream that decodes, then a slice of a prompt: passes of few shapes,

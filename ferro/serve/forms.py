@@ -89,7 +89,7 @@ def schema_of(fields: Fields) -> Any:
     form = FORMAT.read(fields)
     if form is None:
         return None
-    kind = KIND.chosen(form, "")
+    kind = KIND.read(form)
     if not kind:
         raise form.wrong("type", f"is needed: one of {', '.join(FORMATS)}")
     if kind == "text":

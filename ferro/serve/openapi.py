@@ -28,6 +28,7 @@ READING = {401: "no such key", 404: "no such model", 501: "not installed", 503: 
 SERVING = {
     400: "makes no sense",
     **READING,
+    408: "came too slowly",
     413: "too large",
     500: "numbers that are none",
     504: "took too long",

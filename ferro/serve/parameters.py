@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ferro.serve.fields import LARGEST, Fields
@@ -26,6 +26,10 @@ class Parameter:
     @property
     def name(self) -> str:
         return self.names[0]
+
+    def read(self, fields: Fields) -> Any:
+        """The field's value, None or the usual one if it is missing. Raises ApiError."""
+        raise NotImplementedError
 
     def schema(self) -> Schema:
         raise NotImplementedError
@@ -79,10 +83,9 @@ class Text(Parameter):
     choices: tuple[str, ...] = ()
 
     def read(self, fields: Fields) -> str | None:
+        if self.choices and self.name in fields:
+            return fields.choice(self.name, self.choices, "")
         return fields.text(self.name)
-
-    def chosen(self, fields: Fields, usual: str) -> str:
-        return fields.choice(self.name, self.choices, usual)
 
     def schema(self) -> Schema:
         return {"type": "string", **({"enum": list(self.choices)} if self.choices else {})}
@@ -127,6 +130,14 @@ class Free(Parameter):
 
     def schema(self) -> Schema:
         return dict(self.like)
+
+
+def check(fields: Fields, parameters: Sequence[Parameter]) -> None:
+    """Raises ApiError for fields of a wrong kind, by every name, whether or not what else is asked
+    for makes use of them."""
+    for parameter in parameters:
+        for name in parameter.names:
+            replace(parameter, names=(name,)).read(fields)
 
 
 def body(parameters: Sequence[Parameter]) -> Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import signal
@@ -17,6 +18,7 @@ import uvicorn
 from ferro.runtime.errors import DeviceError
 from ferro.serve.app import make_app, put_service
 from ferro.serve.keys import Keys
+from ferro.serve.protocol import Protocol
 from ferro.serve.service import Service
 from ferro.serve.settings import Settings
 
@@ -41,11 +43,27 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
         super().__init__(config)
         self._ending = ending
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, which looks ten times a second whether it should end: an idle server does
+        nothing but tell the time for its headers, once a second."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), 1.0)
+
+    def end(self) -> None:
+        """Serve no more; from any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._woken.set)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal lets requests end, the second one does not."""
         self.force_exit = self.should_exit
-        self.should_exit = True
+        self.end()
         self._ending()
 
 
@@ -57,7 +75,7 @@ class Process:
         self.app = make_app(settings=settings, keys=keys)
         config = uvicorn.Config(
             self.app,
-            http="h11",
+            http=Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -99,7 +117,7 @@ class Process:
                 service.close()
         except BaseException as error:
             self._failure = error
-            self._server.should_exit = True
+            self._server.end()
 
     def _begin_end(self) -> None:
         """Take no more requests; after a while end those that go on."""

@@ -32,7 +32,7 @@ DETOKENIZE: tuple[Parameter, ...] = (MODEL, IDS)
 
 async def tokenize(request: Request) -> Response:
     service: Service = request.app.state.service
-    fields = await bodies.read(request, service.settings.most_bytes)
+    fields = await bodies.read(request, service.settings.most_bytes, TOKENIZE)
     service.check_name(MODEL.read(fields))
     # llama.cpp adds no special tokens to `content` unless asked to, vLLM does to `prompt`
     content = CONTENT.read(fields)
@@ -68,7 +68,7 @@ def piece(service: Service, token: int) -> dict[str, Any]:
 
 async def detokenize(request: Request) -> Response:
     service: Service = request.app.state.service
-    fields = await bodies.read(request, service.settings.most_bytes)
+    fields = await bodies.read(request, service.settings.most_bytes, DETOKENIZE)
     service.check_name(MODEL.read(fields))
     ids = IDS.read(fields)
     if ids is None or not all(map(is_token, ids)):

@@ -153,6 +153,35 @@ def test_a_lost_device_is_opened_again() -> None:
     assert after.ids() == solo(FakeModel, task(prompt(3, 40)))[0].ids()
 
 
+def test_a_device_that_does_not_open_again_is_lost_once_more() -> None:
+    """The second number lets the server choose another device."""
+    model, opened = FakeModel(slots=1), list[int]()
+
+    def reopen(losses: int) -> FakeModel:
+        opened.append(losses)
+        if losses == 1:
+            raise DeviceLost("gone")
+        return FakeModel(slots=1)
+
+    model.failure = DeviceLost("no answer")
+    with running(engine_on(model, reopen=reopen)) as engine:
+        run(engine, task(prompt(1, 4)))
+        (after,) = run(engine, task(prompt(1, 4)))
+    assert opened == [1, 2] and engine.losses == 2 and len(after.ids()) == 8
+
+
+def test_a_short_prompt_need_not_wait_for_a_long_one() -> None:
+    model = FakeModel(slots=3, context=2000)
+    model.seconds = 0.002
+    with running(engine_on(model)) as engine:
+        long = Heard(task(prompt(1, 1800), 4))
+        engine.submit(long.job)
+        until(lambda: model.batches)
+        (short,) = run(engine, task(prompt(2, 8), 1))
+        assert short.ids() and not long.events
+        until(lambda: long.job.over)
+
+
 def test_an_engine_whose_model_cannot_be_opened_again_ends() -> None:
     def reopen(losses: int) -> FakeModel:
         raise DeviceLost("gone")

@@ -98,5 +98,5 @@ def test_a_short_slice_tells_nothing_of_long_ones() -> None:
 
 def test_rows_that_only_fill_up_a_pass_count_as_rows() -> None:
     pacing = Pacing(0.25, 0.4, 1024)
-    pacing.passed(3, 0.032)
+    pacing.passed(3, 0.004)
     assert pacing.prefill_rate == pytest.approx(1000)
