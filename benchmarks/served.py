@@ -44,7 +44,7 @@ class Served:
     host: str
     port: int
 
-    def connect(self, timeout: float = 120.0) -> http.client.HTTPConnection:
+    def connect(self, timeout: float = 600.0) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:

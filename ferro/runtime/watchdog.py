@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ferro.runtime.errors import DeviceLost
 
+STEP = 1.0  # seconds
 _losses: list[str] = []
 
 
@@ -57,8 +58,13 @@ class Watchdog:
         request = _Request(event)
         self._ensure_thread()
         self._requests.put(request)
-        if not request.done.acquire(timeout=limit):
-            raise self.lose(f"no answer within {limit:g} s")
+        # in steps, of which one at most is lost while this process is stopped (Ctrl-Z, a debugger):
+        # the device had no time then either
+        left = limit
+        while not request.done.acquire(timeout=min(left, STEP)):
+            left -= STEP
+            if left <= 0:
+                raise self.lose(f"no answer within {limit:g} s")
         if request.error is not None:
             raise self.lose(str(request.error)) from request.error
 
