@@ -142,7 +142,7 @@ def biases(fields: Fields, vocabulary: int) -> dict[int, float]:
     for pair in pairs:
         try:
             token, bias = int(pair[0]), -float("inf") if pair[1] is False else float(pair[1])
-        except (TypeError, ValueError, IndexError, KeyError):
+        except (TypeError, ValueError, OverflowError, IndexError, KeyError):
             raise fields.wrong("logit_bias", "must map token ids to numbers") from None
         if not 0 <= token < vocabulary:
             raise fields.wrong("logit_bias", f"names token {token}, there are {vocabulary}")

@@ -78,7 +78,7 @@ class Fields:
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise self.wrong(name, f"must be a number, it is {kind(found)}")
         if not least <= found <= most or abs(found) > 1e300:
-            raise self.wrong(name, f"must be from {least:g} to {most:g}, it is {found:g}"[:200])
+            raise self.wrong(name, f"must be from {least:g} to {most:g}, it is {found}"[:200])
         return float(found)
 
     def items(self, name: str) -> list[Any] | None:

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ferro.serve import protocol
 from ferro.serve.keys import Keys
 from ferro.serve.server import Process
 from ferro.serve.settings import Settings
 from tests.serve.fakes import FakeModel
+
+HEAD_SECONDS = 2.0
 
 
 class Talkative(FakeModel):
@@ -25,6 +28,7 @@ class Talkative(FakeModel):
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
+    protocol.HEAD_SECONDS = HEAD_SECONDS
     model = Talkative(context=2000, slots=2)
     model.seconds = float(sys.argv[1])
     settings = Settings(shutdown_seconds=0.5, slice_seconds=0.02)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -204,3 +205,20 @@ def test_cache_prompt_false_leaves_the_cache_alone(connect: Connect) -> None:
 def test_a_template_is_applied(client: TestClient) -> None:
     reply = client.post("/apply-template", json={"messages": USER})
     assert "<|im_start|>user\nHi<|im_end|>" in reply.json()["prompt"]
+
+
+def test_a_conversation_fills_only_what_is_new_from_its_third_turn_on(connect: Connect) -> None:
+    client = connect(attends=False, context=2000)
+    talk = [{"role": "system", "content": "You are short. " * 5}]
+    new, prompts = [], []
+    for turn in range(5):
+        talk.append({"role": "user", "content": f"This is what I say in turn {turn}."})
+        body = {"messages": talk, "temperature": 0, "max_tokens": 8}
+        reply = client.post("/v1/chat/completions", json=body).json()
+        talk.append({"role": "assistant", "content": reply["choices"][0]["message"]["content"]})
+        usage = reply["usage"]
+        prompts.append(usage["prompt_tokens"])
+        new.append(usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"])
+    # the second turn's prompt is kept, its reply and what is said after it are new
+    grown = [after - before for before, after in pairwise(prompts[1:])]
+    assert new[2:] == grown

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Sequence
 from itertools import pairwise
+from threading import Event
+from typing import Any
 
 import pytest
 
 from ferro.models.completion import BadRequest, Finish
+from ferro.models.passes import Piece
 from ferro.models.sampler import BadSampling, Sampling
 from ferro.runtime.errors import DeviceLost
+from ferro.runtime.watchdog import Watchdog
 from ferro.serve.engine import BROKEN, CLOSED, TIMEOUT, Busy, Closing
 from ferro.serve.jobs import Ended
 from tests.serve.fakes import FakeModel, Heard, engine_on, prompt, run, running, solo, task, until
@@ -151,6 +155,18 @@ def test_a_lost_device_is_opened_again() -> None:
     assert broken.failed and broken.failed.reason == BROKEN and opened == [1]
     assert not lost.alive and after.job.clock.cached_tokens == 0
     assert after.ids() == solo(FakeModel, task(prompt(3, 40)))[0].ids()
+
+
+def test_a_device_that_does_not_answer_is_opened_again() -> None:
+    class Hanging(FakeModel):
+        def forward(self, pieces: Sequence[Piece]) -> Any:
+            Watchdog("fake", 0.05).wait(Event())
+
+    with running(engine_on(Hanging(), reopen=lambda losses: FakeModel())) as engine:
+        (broken,) = run(engine, task(prompt(1, 4)))
+        (after,) = run(engine, task(prompt(1, 4)))
+    assert broken.failed and broken.failed.reason == BROKEN and "no answer" in broken.failed.message
+    assert engine.losses == 1 and len(after.ids()) == 8
 
 
 def test_a_device_that_does_not_open_again_is_lost_once_more() -> None:
@@ -307,5 +323,5 @@ def test_an_idle_engine_waits_without_work() -> None:
     with running(engine_on(FakeModel())) as engine:
         run(engine, task(prompt(1, 4)))
         before = engine.totals.passes
-        threading.Event().wait(0.05)
+        Event().wait(0.05)
         assert engine.totals.passes == before and engine.alive

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import string
 from collections.abc import Iterator
@@ -108,6 +109,12 @@ def test_what_is_not_there(client: TestClient) -> None:
         ("logit_bias", {"x": 1}),
         ("logit_bias", {"999999": 1}),
         ("logit_bias", {"1": "x"}),
+        ("logit_bias", {"1": 10**400}),
+        ("logit_bias", [[float("inf"), 1]]),
+        ("temperature", 10**400),
+        ("timeout", 10**400),
+        ("seed", 10**400),
+        ("response_format", {"type": "json_schema", "schema": {"minimum": 10**400}}),
         ("logprobs", 3),
         ("top_logprobs", 99),
         ("presence_penalty", 3),
@@ -214,6 +221,13 @@ NAMES = (
 PATHS = (CHAT, TEXT, "/tokenize", "/detokenize", "/apply-template")
 
 
+STRANGE = (
+    b"NaN", b"-Infinity", b"1e999", b"-0", b"9" * 400, b"[" * 70 + b"]" * 70, b'{"a":' * 70,
+    b'"\\ud800"', b'"\xff"', b'"' + b"x" * 50_000 + b'"', b"[" + b"0," * 9000 + b"0]", b'"\\u0000"',
+)  # fmt: skip
+FUZZED = int(os.environ.get("FERRO_FUZZED", "300"))
+
+
 def anything(draw: random.Random, depth: int = 0) -> Any:
     kinds = 6 if depth > 2 else 9
     match draw.randrange(kinds):
@@ -246,6 +260,10 @@ def malformed(draw: random.Random) -> bytes:
     if draw.random() < 0.2:
         at = draw.randrange(len(data) + 1)
         data = data[:at] + draw.randbytes(draw.randrange(4)) + data[at + draw.randrange(4) :]
+    if draw.random() < 0.2:
+        # one more field, which may be there already
+        name, value = draw.choice(NAMES).encode(), draw.choice(STRANGE)
+        data = b'{"' + name + b'": ' + value + b", " + data[1:]
     return data
 
 
@@ -255,7 +273,7 @@ def test_malformed_requests_change_nothing() -> None:
     service.start()
     with TestClient(make_app(service), raise_server_exceptions=False) as client:
         before = client.post(CHAT, json=GREEDY).json()["choices"]
-        for _ in range(300):
+        for _ in range(FUZZED):
             data = malformed(draw)
             reply = post(client, data, draw.choice(PATHS))
             assert reply.status_code in (200, 400, 404, 413), (data, reply.text)

@@ -39,6 +39,13 @@ class Served:
         health = self.get("/health")
         return not health["slots"]["active"] and not health["waiting"]
 
+    def files(self) -> list[Path]:
+        """What the process has open."""
+        folder = Path(f"/proc/{self.process.pid}/fd")
+        if not folder.is_dir():
+            pytest.skip("no /proc")
+        return list(folder.iterdir())
+
     def connect(self, body: dict[str, Any]) -> socket.socket:
         """A connection on which a request was sent, and nothing read."""
         data = json.dumps(body).encode()

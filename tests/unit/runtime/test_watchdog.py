@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -73,3 +77,28 @@ def test_several_threads_wait_at_once() -> None:
     for thread in threads:
         thread.join(5)
     assert len(count) == 4
+
+
+STOPPED = """
+import time
+from ferro.runtime import watchdog
+class Event:
+    def wait(self):
+        print("waiting", flush=True)
+        for _ in range(10):
+            time.sleep(0.05)
+watchdog.STEP = 0.1
+watchdog.Watchdog("pocl", 1.5).wait(Event())
+print("done", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP")
+def test_time_for_which_the_process_was_stopped_does_not_count() -> None:
+    command = [sys.executable, "-c", STOPPED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "waiting\n"
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(2)
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.stdout.read() == "done\n"
