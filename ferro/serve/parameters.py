@@ -6,6 +6,7 @@ A body's table of them is what validates a request and what ``/openapi.json`` sa
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,7 @@ Schema = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(ABC):
     """A field of a request. ``names`` are what it may be called, of which the first that is there
     counts; a field that is null counts as one that is missing."""
 
@@ -27,12 +28,13 @@ class Parameter:
     def name(self) -> str:
         return self.names[0]
 
+    @abstractmethod
     def read(self, fields: Fields) -> Any:
         """The field's value, None or the usual one if it is missing. Raises ApiError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def schema(self) -> Schema:
-        raise NotImplementedError
+        """What the field may be, but for null."""
 
 
 @dataclass(frozen=True)
