@@ -87,3 +87,9 @@ _QUICK = [name for name in _CHOSEN if name.startswith("intel")]
 def quick_stack(request: pytest.FixtureRequest) -> Stack:
     """In a short run the stacks with a quick compiler."""
     return _opened(request.param)
+
+
+@pytest.fixture(params=_CHOSEN if FULL or not _QUICK else _QUICK[:1])
+def quickest_stack(request: pytest.FixtureRequest) -> Stack:
+    """In a short run one stack, for what the other ones would have to build many kernels."""
+    return _opened(request.param)
