@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferro import __version__
@@ -42,6 +43,18 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
     parser.add_argument(
         "-r", "--repetitions", type=int, default=3, metavar="N", help="samples of each (default 3)"
     )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="instead: the device time, bytes and operations of each kernel, beside what the device"
+        " can do; the first -p and -d count, -n does not",
+    )
+    parser.add_argument(
+        "--trace", metavar="FILE", help="with --profile: a trace for ui.perfetto.dev (JSON)"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", help="with --profile: a roofline plot (needs matplotlib)"
+    )
     engine_options.configure(parser)
     parser.epilog = "exit code: 1 if the text was not the same in every repetition"
 
@@ -51,6 +64,10 @@ def run(args: argparse.Namespace) -> int:
 
     path = options.model(args)
     prefills, decodes = sizes(args)
+    if args.profile:
+        return profile(args, path, prefills)
+    if args.trace or args.plot:
+        raise UsageError(f"--{'trace' if args.trace else 'plot'} goes with --profile")
     if args.context is None:
         args.context = enough(prefills, decodes)
     started = time.perf_counter()
@@ -70,6 +87,34 @@ def run(args: argparse.Namespace) -> int:
     if not check.same:
         note("ferro bench: THE TEXT DIFFERED between repetitions")
     return 0 if check.same else 1
+
+
+def profile(args: argparse.Namespace, path: Path, prefills: list[int]) -> int:
+    """Prefill and decode kernel by kernel. Raises UsageError, OSError."""
+    from ferro import profiling
+    from ferro.commands import profile_view as view
+
+    if args.plot:
+        view.check_plot()
+    prefill, depth = (prefills or [0])[0], numbers(args.depth, "-d")[0]
+    tokens = [(profiling.most_tokens(depth) - max(depth, 1), depth)]
+    if args.context is None:
+        args.context = enough([prefill], tokens)
+    with engine_options.opened(args, path) as model:
+        fit(model, [prefill], tokens)
+        prefill = min(prefill, model.most_rows)
+        with Progress(args.repetitions * (1 + bool(prefill)), "profile") as progress:
+            phases = profiling.profile(model, prefill, depth, args.repetitions, progress.step)
+        title = f"{path.name} on {model.device.info}, {configuration(args, model)}"
+        if args.json:
+            emit(to_json({**about(args, model), "phases": [view.as_json(one) for one in phases]}))
+        else:
+            emit("\n\n".join([title, *map(view.text, phases)]))
+    if args.trace:
+        view.write_trace(phases, Path(args.trace))
+    if args.plot:
+        view.write_plot(phases, Path(args.plot), title)
+    return 0
 
 
 def sizes(args: argparse.Namespace) -> tuple[list[int], list[tuple[int, int]]]:
@@ -126,6 +171,18 @@ def as_json(
     loading: float,
 ) -> dict[str, Any]:
     return {
+        **about(args, model),
+        "load_seconds": loading,
+        "memory": {"device": model.device.memory(), "resident_peak": resident_peak()},
+        "prefill": [m.to_json() for m in found if m.kind == "prefill"],
+        "decode": [m.to_json() for m in found if m.kind == "decode"],
+        "text": check,
+    }
+
+
+def about(args: argparse.Namespace, model: LanguageModel) -> dict[str, Any]:
+    """What was measured, and how."""
+    return {
         "version": __version__,
         "model": {
             "path": model.file.path,
@@ -140,11 +197,6 @@ def as_json(
             "threads": args.threads,
             "repetitions": args.repetitions,
         },
-        "load_seconds": loading,
-        "memory": {"device": model.device.memory(), "resident_peak": resident_peak()},
-        "prefill": [m.to_json() for m in found if m.kind == "prefill"],
-        "decode": [m.to_json() for m in found if m.kind == "decode"],
-        "text": check,
     }
 
 

@@ -104,6 +104,15 @@ class LanguageModel(Model):
         self._cache.advance(pieces)
         return recorded.result.part(0, sum(piece.wanted for piece in pieces)).read()
 
+    def plan_of(self, pieces: Sequence[Piece]) -> Any:
+        """The plan that a pass of this shape replays."""
+        return self._plans[Shape.of(pieces)].plan
+
+    @property
+    def cache_layers(self) -> Sequence[Mapping[str, Any]]:
+        """The buffers that each layer keeps between passes, by the parameters of its kernels."""
+        return self._cache.layers
+
     def save(self, slot: int) -> Snapshot:
         """A copy of what a slot holds, which is not nothing. Raises OutOfMemory, DeviceLost."""
         return Snapshot(self.device, self._cache, slot)

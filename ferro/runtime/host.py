@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from ferro.runtime.device import Device, attached
 from ferro.runtime.errors import CallError, DeviceError, OutOfMemory
 from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.memory import Memory, check_weights
-from ferro.runtime.plan import Recorder
+from ferro.runtime.plan import Launched, Recorder
 from ferro.runtime.profiler import Profiler, Timing
 from ferro.runtime.progress import Progress
 
@@ -107,13 +107,16 @@ class HostPlan:
     def __init__(self, store: Memory) -> None:
         self.store = store
         self.calls: list[Callable[[], None]] = []
+        self.launches: list[Launched] = []
         self._buffers: dict[int, Buffer] = {}
 
     def __len__(self) -> int:
         return len(self.calls)
 
-    def add(self, call: Callable[[], None], buffers: Iterable[Any]) -> None:
+    def add(self, call: Callable[[], None], launched: Launched) -> None:
         self.calls.append(call)
+        self.launches.append(launched)
+        buffers = launched.arguments.values()
         self._buffers.update((id(b), b) for b in buffers if isinstance(b, Buffer))
 
     def run(self) -> None:
@@ -130,6 +133,7 @@ class HostPlan:
         if other.store is not self.store:
             raise DeviceError("plans of different devices cannot be joined")
         self.calls += other.calls
+        self.launches += other.launches
         self._buffers |= other._buffers
 
 
@@ -192,7 +196,9 @@ class InterpreterDevice(Device):
     def _launch(self, call: calls.Call, **options: Any) -> None:
         if self._recorder.plan is not None:
             calls.check_recordable(call.arguments)
-        chosen, made, _, bound = self.bound(call.kernel, call.arguments, call.config, call.target)
+        chosen, made, given, bound = self.bound(
+            call.kernel, call.arguments, call.config, call.target
+        )
         # A launch that a device would refuse is refused here too.
         bounds.check(made, bound.scalars, bound.grid, bound.extents)
         codegen.resolve(call.target or self.target, chosen)
@@ -209,7 +215,7 @@ class InterpreterDevice(Device):
             self._note(made.name, began)
 
         if self._recorder.plan is not None:
-            self._recorder.plan.add(run, bound.buffers.values())
+            self._recorder.plan.add(run, Launched(made, given, 1))
         else:
             run()
 

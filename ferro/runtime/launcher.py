@@ -27,7 +27,7 @@ from ferro.runtime.calls import (
     has_host_arrays,
 )
 from ferro.runtime.errors import DeviceError
-from ferro.runtime.plan import Plan, Recorder, Step
+from ferro.runtime.plan import Launched, Plan, Recorder, Step
 from ferro.runtime.proofs import Proofs
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class Launch:
             for index, name in step.buffers:
                 step.kernel.set_arg(index, arguments[name].memory)
 
+    def given(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that are known at run time only."""
+        return {n: v for n, v in arguments.items() if n not in self.constants and v is not None}
+
     def shares_memory(self, arguments: Mapping[str, Any]) -> bool:
         """True if two of the buffers lie in one allocation."""
         roots = {arguments[name].root for name in self.buffers}
@@ -84,7 +88,9 @@ class Launcher:
             check_recordable(arguments)
             made = self._prepare(kernel, arguments, config, target)
             made.set_buffers(arguments)
-            plan.add(made.steps, [arguments[name] for name in made.buffers], made)
+            buffers = [arguments[name] for name in made.buffers]
+            launched = Launched(made.kernel, made.given(arguments), len(made.steps))
+            plan.add(made.steps, buffers, launched, made)
         elif has_host_arrays(arguments):
             self._run_staged(kernel, arguments, config, target)
         else:
@@ -221,8 +227,7 @@ class Launcher:
         return held
 
     def _check_sharing(self, found: Launch, arguments: Mapping[str, Any]) -> None:
-        given = {n: v for n, v in arguments.items() if n not in found.constants}
-        launch.bind(found.kernel, given)
+        launch.bind(found.kernel, found.given(arguments))
 
 
 def call_key(

@@ -6,11 +6,12 @@ What changes between replays must live in buffers. A plan keeps its buffers aliv
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ferro.dsl import ir
 from ferro.runtime.errors import DeviceError
 from ferro.runtime.queues import Queue, Size
 
@@ -56,6 +57,16 @@ class Step:
     buffers: tuple[tuple[int, str], ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """What one call of a plan launches: the specialised kernel, its arguments, and how many
+    commands of the queue that is."""
+
+    kernel: ir.Kernel
+    arguments: Mapping[str, Any]
+    commands: int
+
+
 class Plan:
     """A sequence of launches. Record with ``with device.plan() as plan:``, then ``plan.run()``."""
 
@@ -64,6 +75,7 @@ class Plan:
 
         self.queue = queue
         self.steps: list[Step] = []
+        self.launches: list[Launched] = []
         self._calls: list[tuple[cl.Kernel, Size, Size]] = []
         self._kept: list[Any] = []
         self._buffers: dict[int, Buffer] = {}
@@ -73,9 +85,12 @@ class Plan:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def add(self, steps: list[Step], buffers: Iterable[Buffer], keep: Any) -> None:
+    def add(
+        self, steps: list[Step], buffers: Iterable[Buffer], launched: Launched, keep: Any
+    ) -> None:
         """Append steps whose arguments are set; the plan keeps ``buffers`` and ``keep`` alive."""
         self.steps += steps
+        self.launches.append(launched)
         self._calls += [(step.kernel, step.size, step.local) for step in steps]
         self._buffers.update((id(buffer), buffer) for buffer in buffers)
         self._kept.append(keep)
@@ -109,6 +124,7 @@ class Plan:
         if other.queue is not self.queue:
             raise DeviceError("plans of different devices cannot be joined")
         self.steps += other.steps
+        self.launches += other.launches
         self._calls += other._calls
         self._buffers |= other._buffers
         self._kept += other._kept
