@@ -95,7 +95,7 @@ def profile(args: argparse.Namespace, path: Path, prefills: list[int]) -> int:
     from ferro.commands import profile_view as view
 
     if args.plot:
-        view.check_plot()
+        view.check_plot(Path(args.plot))
     prefill, depth = (prefills or [0])[0], numbers(args.depth, "-d")[0]
     tokens = [(profiling.most_tokens(depth) - max(depth, 1), depth)]
     if args.context is None:

@@ -27,7 +27,7 @@ def text(phase: Phase) -> str:
     total = sum(row.seconds for row in rows)
     limits = [
         f"{limit / 1e9:.1f} {unit}" for kind, unit in UNITS.items() if (limit := phase.limit(kind))
-    ]
+    ] or ["no limit that was measured"]
     lines = [
         f"{phase.kind}, {phase.tokens} token{'s' * (phase.tokens > 1)}{after}; the device gives "
         f"{', '.join(limits)}",
@@ -72,9 +72,9 @@ def as_json(phase: Phase) -> dict[str, Any]:
         "launches": len(phase.launches),
         "others": phase.others,
         "limits": phase.limits,
-        "kernels": [{**vars(row), "launch": vars(row.launch), "bound": row.bound} for row in rows]
-        if (rows := phase.rows())
-        else [],
+        "kernels": [
+            {**vars(row), "launch": vars(row.launch), "bound": row.bound} for row in phase.rows()
+        ],
     }
 
 
@@ -105,8 +105,13 @@ def _events(phase: Phase, number: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def check_plot() -> None:
-    """Raises UsageError where plots cannot be drawn."""
+PICTURES = ("png", "svg", "pdf")
+
+
+def check_plot(path: Path) -> None:
+    """Raises UsageError where plots cannot be drawn, and for a kind of picture there is not."""
+    if path.suffix.lstrip(".").lower() not in PICTURES:
+        raise UsageError(f"--plot takes a name that ends in .{', .'.join(PICTURES)}, got {path}")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -114,8 +119,7 @@ def check_plot() -> None:
 
 
 def write_plot(phases: Sequence[Phase], path: Path, title: str) -> None:
-    """The rates of all kernels with products under the roofs that were measured. Raises OSError,
-    ValueError for a kind of picture that there is not."""
+    """The rates of all kernels with products under the roofs that were measured. Raises OSError."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -132,7 +136,7 @@ def write_plot(phases: Sequence[Phase], path: Path, title: str) -> None:
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     with written_atomically(path) as stream:
-        figure.savefig(stream, dpi=120, format=path.suffix.lstrip(".") or "png")
+        figure.savefig(stream, dpi=120, format=path.suffix.lstrip(".").lower())
     pyplot.close(figure)
 
 
