@@ -7,6 +7,7 @@ a few more. Every number is a median with the worst behind it.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import threading
 import time
@@ -104,7 +105,7 @@ def idleness(served: Served) -> int:
 
 
 def measured(served: Served, rounds: int) -> dict[str, Any]:
-    watch = Watch()
+    watch, before, began = Watch(), served.resources()["ticks"], time.perf_counter()
     rates = dict(totals(served, max(1, rounds // 3)))
     idle = first_tokens(served, 2 * rounds)
     short, long = beside_a_long_prompt(served, rounds)
@@ -118,7 +119,11 @@ def measured(served: Served, rounds: int) -> dict[str, Any]:
         "decode stall": described(waits),
         "rates": served.health()["rates"],
     }
-    found["others"] = watch.others()
+    others = watch.others()
+    if others is not None:
+        ticks = served.resources()["ticks"] - before
+        seconds = (time.perf_counter() - began) * len(os.sched_getaffinity(0))
+        found["others"] = round(others - ticks / os.sysconf("SC_CLK_TCK") / seconds, 3)
     return found
 
 

@@ -1,5 +1,5 @@
-"""A server process on a model without a device: ``python -m tests.serve.served_fake SECONDS``,
-which is how long a pass takes."""
+"""A server process on a model without a device: ``python -m tests.serve.served_fake SECONDS
+[KEYS]``. Passes take so long; KEYS is a file of API keys."""
 
 from __future__ import annotations
 
@@ -31,5 +31,6 @@ if __name__ == "__main__":
     protocol.HEAD_SECONDS = HEAD_SECONDS
     model = Talkative(context=2000, slots=2)
     model.seconds = float(sys.argv[1])
-    settings = Settings(shutdown_seconds=0.5, slice_seconds=0.02)
-    Process(lambda losses: model, settings, Keys()).run("127.0.0.1", 0)
+    settings = Settings(shutdown_seconds=0.5, slice_seconds=0.02, most_waiting=32)
+    keys = Keys(file=sys.argv[2] if len(sys.argv) > 2 else None)
+    Process(lambda losses: model, settings, keys).run("127.0.0.1", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -38,11 +39,31 @@ def ids(heard: list[Heard]) -> list[list[int]]:
 @pytest.mark.device
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "seeded"])
 def test_solo_among_eight_sliced_and_restored(model: LanguageModel, sampling: Sampling) -> None:
+    check_all_ways(model, sampling)
+
+
+@pytest.mark.device
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "seeded"])
+def test_smollm2_alone_among_eight_sliced_and_restored(sampling: Sampling) -> None:
+    """With the file that FERRO_SMOLLM2 names."""
+    path = os.environ.get("FERRO_SMOLLM2")
+    if path is None:
+        pytest.skip("FERRO_SMOLLM2 names no file of SmolLM2")
+    with open_device() as device:
+        skip_without_opencl(device)
+        with LanguageModel.open(path, device, context=256, slots=8) as opened:
+            check_all_ways(opened, sampling)
+
+
+def check_all_ways(model: LanguageModel, sampling: Sampling) -> None:
+    """Eight prompts of up to 122 tokens one by one, together, in slices of 16 rows, and from the
+    prefix cache."""
     tasks = [task(each, 12, sampling=sampling, tail=True, boundaries=(24,)) for each in PROMPTS]
     with running(engine_on(model)) as engine:
         alone = [ids(run(engine, each))[0] for each in tasks]
     with running(engine_on(model)) as engine:
-        # as slow a device would be: slices of 32 rows beside the decoding streams
+        # as slow a device would be: slices of 16 rows beside the decoding streams
         engine.pacing.passed(1, 1.0)
         assert ids(run(engine, *tasks)) == alone
     with running(engine_on(model, budget=1 << 24)) as engine:

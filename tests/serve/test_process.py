@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -46,19 +47,30 @@ class Served:
             pytest.skip("no /proc")
         return list(folder.iterdir())
 
-    def connect(self, body: dict[str, Any]) -> socket.socket:
-        """A connection on which a request was sent, and nothing read."""
+    def resident(self) -> int:
+        """Bytes of memory that the process has."""
+        file = Path(f"/proc/{self.process.pid}/statm")
+        if not file.is_file():
+            pytest.skip("no /proc")
+        return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def connect(self, body: dict[str, Any], receives: int | None = None) -> socket.socket:
+        """A connection on which a request was sent, and nothing read: it ``receives`` no more
+        bytes than that."""
         data = json.dumps(body).encode()
         host, port = self.url.removeprefix("http://").split(":")
-        made = socket.create_connection((host, int(port)))
+        made = socket.socket()
+        if receives is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives)
+        made.connect((host, int(port)))
         head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
         made.sendall(head.encode() + data)
         return made
 
 
 @contextmanager
-def serving(seconds: float) -> Iterator[Served]:
-    command = [sys.executable, "-m", "tests.serve.served_fake", str(seconds)]
+def serving(seconds: float, *keys: str) -> Iterator[Served]:
+    command = [sys.executable, "-m", "tests.serve.served_fake", str(seconds), *keys]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     lines: list[str] = []
     assert process.stderr is not None
@@ -107,6 +119,54 @@ def test_more_connections_than_slots_are_served(served: Served) -> None:
     with ThreadPoolExecutor(32) as pool:
         assert set(pool.map(ask, range(32))) == {(200, 3)}
     assert served.idle()
+
+
+def test_sixty_four_connections_have_their_turns(served: Served) -> None:
+    """Answered, or told when to come again; who came first does not wait for who came last."""
+
+    def ask(number: int) -> tuple[int, float]:
+        body = {"prompt": f"number {number}", "max_tokens": 4, "ignore_eos": True}
+        reply = httpx.post(served.url + "/v1/completions", json=body, timeout=120)
+        assert reply.status_code == 200 or int(reply.headers["retry-after"]) >= 1
+        return reply.status_code, time.monotonic()
+
+    with ThreadPoolExecutor(64) as pool:
+        done = list(pool.map(ask, range(64)))
+    assert {status for status, _ in done} <= {200, 503}
+    assert sum(status == 200 for status, _ in done) >= 34  # two slots, a queue of 32
+    assert served.idle()
+
+
+def test_slow_readers_take_little_memory() -> None:
+    body = {**LONG, "prompt": "word", "max_tokens": 400, "n": 2, "logprobs": 5, "stream": True}
+    with serving(0.0) as served:
+        before = served.resident()
+        slow = [served.connect(body, receives=4096) for _ in range(3)]
+        until(lambda: served.get("/health")["totals"]["requests"] == 3 and served.idle(), 120)
+        assert served.resident() - before < 64 << 20
+        for client in slow:
+            client.close()
+
+
+def test_keys_are_read_again_on_a_hangup(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("me: first-key\n")
+    with serving(0.001, str(file)) as served:
+
+        def status(key: str) -> int:
+            headers = {"authorization": f"Bearer {key}"}
+            return httpx.get(served.url + "/v1/models", headers=headers, timeout=30).status_code
+
+        assert (status("first-key"), status("second-key")) == (200, 401)
+        file.write_text("you: second-key\n")
+        served.process.send_signal(signal.SIGHUP)
+        until(lambda: status("second-key") == 200)
+        assert status("first-key") == 401
+        file.write_text("\n")
+        served.process.send_signal(signal.SIGHUP)
+        until(lambda: any("keys are as they were" in line for line in served.lines))
+        assert status("second-key") == 200
+        assert not any("-key" in line for line in served.lines)
 
 
 def test_a_slow_reader_holds_nobody_up(served: Served) -> None:
