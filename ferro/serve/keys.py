@@ -39,7 +39,7 @@ class Keys:
         """Read the file again; what was known holds if that fails. Raises BadKeys, OSError."""
         known = list(self._given)
         if self._file is not None:
-            lines = (line.strip() for line in self._file.read_text("utf-8").splitlines())
+            lines = (line.strip() for line in _text(self._file).splitlines())
             numbered = [(i, line) for i, line in enumerate(lines, 1) if line and line[0] != "#"]
             known += [parsed(line, f"{self._file}: line {i}") for i, line in numbered]
             if not known:
@@ -47,13 +47,21 @@ class Keys:
         self._known = known
 
     def label(self, key: str) -> str | None:
-        """Who has ``key``; None if nobody has."""
-        data, found = key.encode("utf-8", "replace"), None
+        """Who has ``key``, a header's text; None if nobody has."""
+        data, found = key.encode("latin-1", "replace"), None
         for label, known in self._known:
             # all of them are compared, so that the time tells nothing
             if hmac.compare_digest(known, data):
                 found = label
         return found
+
+
+def _text(file: Path) -> str:
+    """Raises BadKeys, OSError."""
+    try:
+        return file.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadKeys(f"{file}: byte {error.start} is no UTF-8") from None
 
 
 def parsed(text: str, what: str) -> tuple[str, bytes]:

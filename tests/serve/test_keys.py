@@ -52,6 +52,21 @@ def test_keys_of_a_file_are_read_again(tmp_path: Path) -> None:
     assert keys.label("three")
 
 
+def test_a_file_may_have_a_byte_order_mark_and_must_be_text(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(b"\xef\xbb\xbfone\n")
+    assert Keys(file=str(file)).label("one")
+    file.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(BadKeys, match="byte 0 is no UTF-8"):
+        Keys(file=str(file))
+
+
+def test_a_key_may_have_any_letters() -> None:
+    client = connect(Keys(["clé"]))
+    headers = {b"x-api-key": "clé".encode()}
+    assert client.get("/v1/models", headers=headers).status_code == 200
+
+
 @pytest.mark.parametrize("text", ["", "label:", "two words", "label: two words"])
 def test_keys_that_are_none(text: str) -> None:
     with pytest.raises(BadKeys):
