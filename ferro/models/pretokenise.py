@@ -18,6 +18,9 @@ _N = f"0-9{NUMBER}"
 _S = f"\t-\r {SPACE}"
 
 _DIGIT = f"[{_N}]"
+# No piece of any rule goes on from a letter or a digit to something else: what is on both sides of
+# such a place is cut alike alone and together.
+_BORDER = re.compile(f"(?<=[{_L}])(?=[^{_L}])|(?<=[{_N}])(?=[^{_N}])")
 _BLANKS = f"[{_S}]+(?![^{_S}])|[{_S}]+"
 _GPT2 = f"'(?:[stmd]|re|ve|ll)| ?[{_L}]+| ?[{_N}]+| ?[^{_S}{_L}{_N}]+|{_BLANKS}"
 _CONTRACTION = "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
@@ -25,6 +28,7 @@ _WORDS = (
     f"{_CONTRACTION}|[^\r\n{_L}{_N}]?[{_L}]+|[{_N}]{{1,%d}}"
     f"| ?[^{_S}{_L}{_N}]+[\r\n]*|[{_S}]*[\r\n]+|{_BLANKS}"
 )
+_WINDOW = 4096  # characters that are looked at for a border at a time
 _LLAMA3 = _WORDS % 3
 _QWEN2 = _WORDS % 1
 
@@ -49,6 +53,16 @@ class PreTokeniser:
         for pattern in self._compiled:
             spans = [piece for span in spans for piece in _cut(pattern, shape, *span)]
         return [text[start:stop] for start, stop in spans]
+
+
+def border(text: str, start: int) -> int:
+    """The first place from ``start`` on at which ``text`` can be cut before it is cut into pieces,
+    so that the pieces stay the same; its length if there is none."""
+    for at in range(max(start, 1), len(text), _WINDOW):
+        match = _BORDER.search(kinds(text[at - 1 : at + _WINDOW]), 1)
+        if match is not None:
+            return at - 1 + match.start()
+    return len(text)
 
 
 def _cut(pattern: re.Pattern[str], shape: str, start: int, stop: int) -> Iterator[tuple[int, int]]:

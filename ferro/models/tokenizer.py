@@ -15,12 +15,20 @@ import numpy as np
 from ferro.models import vocabulary as vocabularies
 from ferro.models.bpe import BYTES, ByteLevelBpe, GemmaBpe
 from ferro.models.merging import SPACE
-from ferro.models.pretokenise import PRE_TOKENISERS, PreTokeniser
+from ferro.models.pretokenise import PRE_TOKENISERS, PreTokeniser, border
 from ferro.models.spm import Spm
 from ferro.models.vocabulary import PREFIX, BadVocabulary, Kind, Vocabulary
 
 # Lengths of special tokens that start alike: each is looked for wherever one may start.
 MOST_LENGTHS = 256
+LONGEST_RUN = 1 << 20  # characters; merging takes a microsecond and 200 bytes for each
+WINDOW = 4096  # characters that are tokenised at once at least, where not all ids are wanted
+
+
+class Unbroken(ValueError):
+    """A long text without borders of words."""
+
+    exit_code = 2
 
 
 class Encoder(Protocol):
@@ -72,6 +80,30 @@ class Tokenizer:
             ids.append(known.roles["eos"])
         return ids
 
+    def first(self, text: str, most: int) -> list[int]:
+        """The first ``most`` of the ids that ``encode`` gives with control tokens read and nothing
+        added. Of a long text with a byte-level vocabulary no more is looked at than these need.
+
+        Raises Unbroken."""
+        found: list[int] = []
+        start = 0
+        while start < len(text) and len(found) < most:
+            end = self._border(text, start + max(WINDOW, 4 * (most - len(found))))
+            if end - start > LONGEST_RUN:
+                raise Unbroken(f"{end - start} characters in a row have no place to cut")
+            found += self.encode(text[start:end], add_special=False)
+            start = end
+        return found[:most]
+
+    def _border(self, text: str, start: int) -> int:
+        """The first place from ``start`` on at which cutting ``text`` changes no ids."""
+        if not isinstance(self._encoder, ByteLevelBpe):
+            return len(text)
+        at = border(text, start)
+        while at < len(text) and self._specials.cross(text, at):
+            at = border(text, at + 1)
+        return at
+
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes that a token stands for; those of control tokens only with ``special``.
 
@@ -116,8 +148,17 @@ class Specials:
         if most > MOST_LENGTHS:
             raise vocabulary.wrong(f"special tokens of {most} lengths (at most {MOST_LENGTHS})")
         self._lengths = {first: sorted(found) for first, found in lengths.items()}
+        self._longest = max(map(len, self._ids), default=0)
         firsts = "".join(map(re.escape, sorted(lengths)))
         self._start = re.compile(f"[{firsts}]" if firsts else "(?!)")
+
+    def cross(self, text: str, at: int) -> bool:
+        """Whether one of the tokens stands around a place in ``text``."""
+        return any(
+            start + n > at and text[start : start + n] in self._ids
+            for start in range(max(0, at - self._longest + 1), at)
+            for n in self._lengths.get(text[start], ())
+        )
 
     def split(self, text: str) -> list[str | int]:
         """``text`` as ids and the texts between them; none of these is empty."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from ferro.models.documents import BadDocument, parse
 from ferro.serve.errors import ApiError, bad
 from ferro.serve.fields import Fields, kind
 from ferro.serve.parameters import Parameter, check
 
 BODY_SECONDS = 120.0  # in which a whole body has to come
-DEEPEST = 64  # arrays and objects within each other
 
 
 class Json(Response):
@@ -36,25 +36,24 @@ def dumped(content: Any) -> bytes:
 async def read(request: Request, most: int, table: Sequence[Parameter]) -> Fields:
     """The object that a request of at most ``most`` bytes carries, with the fields of ``table``,
     and perhaps others. Raises ApiError."""
-    data = await _bytes(request, most)
-    try:
-        found = json.loads(data.decode("utf-8"), parse_constant=_no_number)
-    except UnicodeDecodeError as error:
-        raise bad(f"the body is no UTF-8: byte {error.start} cannot be read") from None
-    except RecursionError:
-        raise bad("the body's JSON is nested too deep") from None
-    except ValueError as error:
-        raise bad(f"the body is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise bad(f"the body must be a JSON object, it is {kind(found)}")
-    if _too_deep(found):
-        raise bad(f"the body's JSON is nested too deep (at most {DEEPEST} levels)")
-    fields = Fields(found)
+    fields = Fields(document(await received(request, most)))
     check(fields, table)
     return fields
 
 
-async def _bytes(request: Request, most: int) -> bytes:
+def document(data: bytes) -> dict[str, Any]:
+    """The object that a body is. Raises ApiError."""
+    try:
+        found = parse(data)
+    except BadDocument as error:
+        raise bad(f"the body {error}") from None
+    if not isinstance(found, dict):
+        raise bad(f"the body must be a JSON object, it is {kind(found)}")
+    return found
+
+
+async def received(request: Request, most: int) -> bytes:
+    """A body of at most ``most`` bytes. Raises ApiError."""
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:20]) > most:
         raise _too_large(most)
@@ -77,22 +76,3 @@ async def _bytes(request: Request, most: int) -> bytes:
 def _too_large(most: int) -> ApiError:
     # what is left of the body is not read: the connection cannot be used again
     return ApiError(413, f"the body is larger than {most} bytes", headers={"Connection": "close"})
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _too_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEEPEST):
-        inner: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        level = [each for each in inner if isinstance(each, dict | list)]
-        if not level:
-            return False
-    return True

@@ -7,6 +7,7 @@ import json
 import random
 import time
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -254,3 +255,18 @@ def test_long_monotonous_texts_take_no_quadratic_time(name: str, text: str) -> N
     started = time.process_time()
     assert tokenizer(name).encode(text)
     assert time.process_time() - started < 5
+
+
+@given(st.text("ab 1.,<|im_end|>é\n漢", max_size=120), st.integers(0, 40), st.integers(1, 12))
+def test_the_first_ids_are_those_of_the_whole_text(text: str, most: int, window: int) -> None:
+    known = tokenizer("lfm2")
+    with mock.patch("ferro.models.tokenizer.WINDOW", window):
+        assert known.first(text, most) == known.encode(text, add_special=False)[:most]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_ids_of_every_kind_of_vocabulary(name: str) -> None:
+    known = tokenizer(name)
+    with mock.patch("ferro.models.tokenizer.WINDOW", 3):
+        for text, _, _ in cases(name):
+            assert known.first(text, 5) == known.encode(text, add_special=False)[:5]
