@@ -50,6 +50,13 @@ class Dialect:
         self.lanes = lanes
         self.helpers: dict[str, str] = {}
 
+    @property
+    def converts_halves(self) -> bool:
+        """Whether vectors of f16 become f32 by one instruction, which processors have that have
+        the int8 dots of AVX-512. (PoCL calls a function for vload_half, and spills every vector
+        register around it.)"""
+        return self.target.dot == "vnni512" and self.lanes == 16
+
     def suffix(self, wide: bool) -> str:
         return str(self.lanes) if wide and self.kind == "simd" else ""
 
@@ -106,6 +113,8 @@ class Dialect:
                 I="int" + n,
                 U="uint" + n,
                 S=_C.get(str(context.get("dtype")), ""),
+                native=bool(n) and self.converts_halves,
+                intel=self.target.abi == "intel",
                 helper=lambda inner: self.sized_helper(inner, n),
                 **context,
             )

@@ -94,7 +94,7 @@ def _fetch(e: Emitter, op: Op, p: str, place: Place, row: Poly, lane: bool, half
 def pull_half(e: Emitter, op: Op, halves: str, index: Index, lane: int | None) -> Ex:
     """The f32 value of the half that the block of a row has in ``halves``."""
     place = Place(e, op, index[0], lane is not None, ZERO, 1)
-    plain = place.contiguous and not op.attrs["masked"]
+    plain = place.contiguous and not op.attrs["masked"] and not e.dialect.converts_halves
     if plain and "vload_half" in e.dialect.target.features:
         return Ex(f"({e.template('load_half', p=halves, at=place.at)})", f32, True)
     bits = _fetch(e, op, halves, place, index[0], lane is not None, True)
