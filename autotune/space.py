@@ -1,7 +1,7 @@
 """The configs that a kernel could have on a target: what it declares, and what is general.
 
-Declared are its schedule constexprs with their choices. General are lanes, lane axis, split and
-dot, each only where it can make a difference.
+Declared are its schedule constexprs with their choices. General are lanes, lane axis, split, dot,
+prefetch and group, each only where it can make a difference.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ferro.runtime.device import Device
 # A device with this many programs a compute unit has enough to do without splitting them.
 BUSY = 4
 SPLITS = (2, 4, 8, 16)
+GROUP = 8
 
 
 def space(problem: Problem, device: Device) -> list[Config]:
@@ -31,10 +32,12 @@ def space(problem: Problem, device: Device) -> list[Config]:
             splits(kernel, problem, device),
             dots(kernel, problem.target),
             prefetches(kernel, problem.target),
+            groups(kernel, problem),
         )
     )
-    found = [Config(constants, *rest) for constants in schedules(problem) for rest in general]
-    return sorted(found, key=work)
+    every = (Config(constants, *rest) for constants in schedules(problem) for rest in general)
+    # a walk is split where programs are few, they are grouped where they are many
+    return sorted((c for c in every if c.split == 1 or not c.group), key=work)
 
 
 def work(config: Config) -> tuple[float, str]:
@@ -93,8 +96,14 @@ def prefetches(kernel: ir.Kernel, target: Target) -> Sequence[bool]:
     return (True, False) if "prefetch" in target.features and has_weights(kernel) else (True,)
 
 
+def groups(kernel: ir.Kernel, problem: Problem) -> Sequence[int]:
+    """Rows of programs that share a tile of weights while it is in a cache."""
+    grid = problem.binding(problem.default).grid
+    return (0, GROUP) if has_weights(kernel) and len(kernel.grid) == 2 and grid[1] > 1 else (0,)
+
+
 def has_weights(kernel: ir.Kernel) -> bool:
-    return any(isinstance(b, ir.Quantised) and b.format == "q8" for b in kernel.buffers)
+    return any(isinstance(b, ir.Quantised) and b.format != "a8" for b in kernel.buffers)
 
 
 def has_dot(kernel: ir.Kernel) -> bool:

@@ -93,6 +93,7 @@ class Emitter:
         self.pointers: dict[str, tuple[str, Pointer]] = {}
         self.extents: dict[str, tuple[Poly, ...]] = {}
         self.weights: dict[str, Weights] = {}
+        self.program_ids: tuple[str, ...] = ()
         self.locals: list[str] = []
         self.scratch: dict[DType, str] = {}  # local arrays for values on their way between lanes
         self.borrowed: set[Value] = set()  # values in the array of another one that is still read

@@ -13,6 +13,7 @@ from ferro.codegen.expand import blocks_of, derived_pointers, expand, padded, un
 from ferro.codegen.functions import Functions
 from ferro.codegen.inline import Plan
 from ferro.codegen.layouts import A8_ROWS, Q8_ROWS, is_biased
+from ferro.codegen.order import order
 from ferro.codegen.pairs import side_by_side
 from ferro.codegen.poly import Poly
 from ferro.codegen.program import DOT_LOWERINGS, Argument, Config, Entry, Program, Target
@@ -71,6 +72,8 @@ def resolve(target: Target, config: Config) -> Target:
     dot = config.dot or target.dot
     if dot not in DOT_LOWERINGS:
         raise ConfigError(f"dot={dot}: expected one of {', '.join(DOT_LOWERINGS)}")
+    if config.split > 1 and config.group:
+        raise ConfigError(f"split={config.split} group={config.group}: one of the two")
     if config.split < 1:
         raise ConfigError(f"split={config.split}: expected the number of work-groups, 1 or more")
     if lanes not in (2, 4, 8, 16, 32) or (lanes == 32 and target.kind == "simd"):
@@ -238,6 +241,11 @@ def _entry(
     head = e.writer.mark
     prologue = _Prologue(expanded, e, scratch)
     prologue.write()
+    ordered = order(kernel, config.group)
+    e.program_ids = ordered.ids
+    if ordered.guard is not None:
+        axis, extent = ordered.guard
+        e.line(f"if ({ordered.ids[axis]} >= {prologue.poly(extent)}) return;")
     e.block(expanded.body)
     text = render(
         target.kind,
@@ -251,8 +259,7 @@ def _entry(
         lines=list(e.writer.root.render(1)),
     )
     local = (target.lanes, 1, 1) if target.kind == "simt" else (1, 1, 1)
-    grid = [unmarked(g) for g in kernel.grid] + [("const", 1)] * 3
-    return text, Entry(name, tuple(prologue.arguments), (grid[0], grid[1], grid[2]), local)
+    return text, Entry(name, tuple(prologue.arguments), ordered.groups, local)
 
 
 def _pull_call(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) -> Ex:
@@ -263,7 +270,7 @@ def _pull_call(e: Emitter, op: Op, value: Value, index: Index, lane: int | None)
 
 def _emit_program_id(e: Emitter, op: Op) -> None:
     name = e.names.fresh(op.result.name or f"pid{op.attrs['axis']}")
-    e.line(f"const int {name} = get_group_id({op.attrs['axis']});")
+    e.line(f"const int {name} = {e.program_ids[op.attrs['axis']]};")
     e.name_scalar(op.result, name)
 
 

@@ -37,7 +37,9 @@ class Config:
     ``constants`` sets the kernel's schedule constexprs; ``lanes`` and ``dot`` override the
     target's; ``lane_axis`` names the axis labels to put on lanes, most wanted first; ``split`` is
     the number of work-groups that share one program's ordered walk (1: not split); ``prefetch``
-    False leaves out asking for weights ahead, which only pays where they come from memory.
+    False leaves out asking for weights ahead, which only pays where they come from memory;
+    ``group`` is how many programs of the grid's second axis run side by side before the first axis
+    goes on (Triton's grouped order; 0: the first axis runs fastest).
     """
 
     constants: Mapping[str, int] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class Config:
     split: int = 1
     dot: str | None = None
     prefetch: bool = True
+    group: int = 0
 
     def __str__(self) -> str:
         words = [f"{k}={v}" for k, v in sorted(self.constants.items())]
@@ -54,6 +57,7 @@ class Config:
         words += [f"split={self.split}"] if self.split != 1 else []
         words += [f"dot={self.dot}"] if self.dot else []
         words += [] if self.prefetch else ["prefetch=0"]
+        words += [f"group={self.group}"] if self.group else []
         return " ".join(words) or "default"
 
 

@@ -87,6 +87,12 @@ def lowering_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--lanes", type=int, help="lanes of a vector or work-group")
     group.add_argument("--lane-axis", metavar="A[,B]", help="axis labels to put on lanes")
     group.add_argument("--split", type=int, default=1, help="work-groups that share one walk")
+    group.add_argument(
+        "--group",
+        type=int,
+        default=0,
+        help="programs of the second axis that run side by side before the first axis goes on",
+    )
     group.add_argument("--no-prefetch", action="store_true", help="do not ask for weights ahead")
     group.add_argument("--dot", metavar="NAME", help="int8 dot: vnni512 vnni256 avx2 dp4a emulated")
 
@@ -154,7 +160,9 @@ def config(args: argparse.Namespace, schedule: dict[str, int]) -> Config | None:
     if args.dot is not None and args.dot not in DOT_LOWERINGS:
         raise UsageError(f"there is no dot `{args.dot}` (there are: {', '.join(DOT_LOWERINGS)})")
     axes = tuple(args.lane_axis.split(",")) if args.lane_axis else ()
-    made = Config(schedule, args.lanes, axes, args.split, args.dot, not args.no_prefetch)
+    made = Config(
+        schedule, args.lanes, axes, args.split, args.dot, not args.no_prefetch, args.group
+    )
     return None if made == Config() else made
 
 

@@ -139,7 +139,8 @@ class Reductions(Memory):
                 f"tile: {x.type!r}",
                 help=_blocks_of(x),
             )
-        amax = self.reduce("max", self.abs(x), -1)
+        # without signs floats are in the order of their bits, and a maximum of integers is cheaper
+        amax = self.bitcast(self.reduce("max", self.bitcast(self.abs(x), i32), -1), f32)
         small = self.lt(amax, _SMALLEST_AMAX)
         good = self.and_(self.ge(amax, _SMALLEST_AMAX), self.lt(amax, float("inf")))
         safe = self.where(good, amax, 1.0)

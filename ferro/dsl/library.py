@@ -143,7 +143,9 @@ def rsqrt(x):
 @kernel
 def exp_normal(x):
     """exp(x) where it is a normal number: 2^n * exp(r), abs(r) <= ln(2) / 2."""
-    n = tl.rint(x * 1.44269502)
+    # 1.5 * 2^23: the sum is rounded to a whole number, which its lowest bits are
+    shifted = x * 1.44269502 + 12582912.0
+    n = shifted - 12582912.0
     r = tl.fma(n, -0.693145752, x)
     r = tl.fma(n, -1.42860677e-06, r)
     p = tl.fma(0.0013818359, r, 0.00836871564)
@@ -151,7 +153,8 @@ def exp_normal(x):
     p = tl.fma(p, r, 0.166665211)
     p = tl.fma(p, r, 0.49999994)
     p = tl.fma(tl.fma(p, r, 1.0), r, 1.0)
-    return times_power(p, n.to(tl.i32))
+    # what a NaN has in its lowest bits must not make a number of it
+    return times_power(p, tl.where(x == x, tl.bitcast(shifted, tl.i32), 0))
 
 
 @kernel
@@ -240,7 +243,8 @@ def cos(x):
 @kernel
 def sigmoid(x):
     """1 / (1 + e^-x) = z / (1 + z) with z = e^x where x < 0."""
-    z = exp_normal(-tl.minimum(tl.abs(x), 87.3365402))
+    t = tl.abs(x)
+    z = exp_normal(tl.where(t > 87.3365402, -87.3365402, -t))
     d = 1.0 + z
     rest = z - (d - 1.0)
     top = tl.where(x < 0.0, z, 1.0)
@@ -260,7 +264,7 @@ def tanh(x):
     p = tl.fma(p, z, 0.133313239)
     p = tl.fma(p, z, -0.333332777)
     low = tl.fma(p, t * z, t)
-    d = exp_normal(2.0 * tl.minimum(t, 10.0)) + 1.0
+    d = exp_normal(tl.where(t > 10.0, 20.0, 2.0 * t)) + 1.0
     y = reciprocal_guess(d)
     high = tl.fma(y, -2.0, 1.0)
     return with_sign(magnitude(tl.where(t < 0.6, low, high)), sign_bit(x))
@@ -277,7 +281,7 @@ def erf(x):
     p = tl.fma(p, z, -0.376124889)
     p = tl.fma(p, z, 0.128379151)
     low = tl.fma(p, t, t)
-    u = tl.minimum(t, 4.0)
+    u = tl.where(t > 4.0, 4.0, t)
     q = tl.fma(-0.000213991167, u, 0.00321499095)
     q = tl.fma(q, u, -0.0228900388)
     q = tl.fma(q, u, 0.105261914)

@@ -184,8 +184,10 @@ def _problem(config: Config) -> str:
             return f"constant {name!r} is {value!r}, not a whole number"
     if config.lanes is not None and not _is_whole(config.lanes):
         return f"lanes are {config.lanes!r}, not a whole number"
-    if not _is_whole(config.split):
-        return f"split is {config.split!r}, not a whole number"
+    for name in ("split", "group"):
+        value = getattr(config, name)
+        if not _is_whole(value):
+            return f"{name} is {value!r}, not a whole number"
     if not isinstance(config.lane_axis, tuple) or not all(
         isinstance(label, str) for label in config.lane_axis
     ):

@@ -171,6 +171,7 @@ def config_defaults() -> dict[str, Any]:
         "split": 1,
         "dot": None,
         "prefetch": True,
+        "group": 0,
     }
 
 
@@ -206,6 +207,8 @@ def parse_config(text: str) -> Config:
             made = replace(made, lanes=int(value))
         elif name == "split":
             made = replace(made, split=int(value))
+        elif name == "group":
+            made = replace(made, group=int(value))
         elif name == "prefetch":
             made = replace(made, prefetch=value != "0")
         else:

@@ -51,6 +51,7 @@ def config_to_json(config: Config) -> dict[str, Any]:
         "split": config.split,
         "dot": config.dot,
         "prefetch": config.prefetch,
+        "group": config.group,
     }
 
 

@@ -111,7 +111,7 @@ TestGated = conformance(
 
 TestMatmulQ8 = conformance(
     Case(matmul_q8, SIZES, plain, lambda a: {"y": product(a)}, ALWAYS, FULL, rtol=1e-4, atol=1e-3),
-    [Config(split=3), Config({"BM": 1}, split=2)],
+    [Config(split=3), Config({"BM": 1}, split=2), Config({"BM": 1}, group=3)],
 )
 
 TestMatmulQ8Fused = conformance(

@@ -61,7 +61,7 @@ def test_a_child_that_hangs_is_killed(behave: Any) -> None:
         began = time.monotonic()
         with pytest.raises(Lost, match="no answer within 3 s"):
             one.check(candidate(16))
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         with pytest.raises(ProcessLookupError):
             os.kill(process.pid, 0)
         assert one.check(candidate(64)) == Checked({"y": 0})

@@ -50,6 +50,15 @@ def test_splits_for_few_programs_with_several_chunks() -> None:
     assert {c.split for c in space(problem(quantise, M=1, K=4096), device())} == {1}
 
 
+def test_groups_where_rows_of_programs_share_weights() -> None:
+    def groups(kernel: KernelDefinition, **sizes: int) -> set[int]:
+        return {c.group for c in space(problem(kernel, **sizes), device())}
+
+    assert groups(product, M=192, N=64, K=64) == {0, 8}
+    assert groups(product, M=1, N=64, K=64) == {0}
+    assert groups(rmsnorm, M=192, K=64) == {0}
+
+
 def test_plain_code_is_tried_beside_dp4a() -> None:
     target = Target("simt", 16, "dp4a")
     found = space(problem(product, target, M=1, N=64, K=64), device())
