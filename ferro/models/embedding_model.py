@@ -20,6 +20,7 @@ class EmbeddingModel(Encoder):
     """An embedding model on a device. Close it, or use ``with``."""
 
     kind = "embedding"
+    usual_context = 8192  # what EmbeddingGemma 2 was made for, whatever its files say
 
     @property
     def out(self) -> int:

@@ -15,13 +15,13 @@ from ferro.models.architectures import ARCHITECTURES, kind_of, recognise
 from ferro.models.encoder_layers import EncoderLayers
 from ferro.models.errors import UnsupportedArchitecture
 from ferro.models.gguf import GgufFile
+from ferro.models.hyperparameters import Hyperparameters
 from ferro.models.loaded import Loaded, at_least_1, choice, load
 from ferro.models.model import Model
 from ferro.models.packing import Input, Shape
 from ferro.models.plans import Plans
 from ferro.runtime.device import Device
 
-CONTEXT = 8192  # tokens: what EmbeddingGemma 2 was made for, whatever its files say
 BATCH = 512  # rows: with more, int8 products are no faster, and a pass would hold up others longer
 
 
@@ -30,6 +30,7 @@ class Encoder(Model):
     how many rows of several inputs share a pass."""
 
     kind: str
+    usual_context: int
 
     def __init__(self, file: GgufFile, loaded: Loaded, context: int, batch: int) -> None:
         self.context, self.batch = context, batch
@@ -56,8 +57,9 @@ class Encoder(Model):
 
         ``weights`` is "q4" (matrices that have 4 bits in the file keep 4, all others get 8), "q8"
         or "f32" (then activations are float32 too); ``batch`` is how many rows of several inputs
-        share a pass, ``context`` how many tokens an input may have (default: 8192, or what the
-        model was made for); ``target`` is how kernels are lowered (default: the device's own).
+        share a pass, ``context`` how many tokens an input may have (default: ``usual_context``, or
+        what the model was made for); ``target`` is how kernels are lowered (default: the device's
+        own).
 
         Raises ModelError, BadOption, OutOfMemory (before weights are read).
         """
@@ -69,9 +71,14 @@ class Encoder(Model):
             raise UnsupportedArchitecture(
                 str(file.path), f"this `{made.architecture}` model is no {cls.kind} model: {found}"
             )
-        context = min(CONTEXT, made.context) if context is None else context
+        cls.check(file, made)
+        context = min(cls.usual_context, made.context) if context is None else context
         at_least_1(context=context, batch=batch)
         return cls(file, load(file, device, made, weights, context, target), context, batch)
+
+    @classmethod
+    def check(cls, file: GgufFile, made: Hyperparameters) -> None:
+        """Raises ModelError for a file of the kind that is not supported."""
 
     def packed(self, inputs: Sequence[Input]) -> list[list[int]]:
         """Which inputs share a pass, by number; one that is longer than a batch has its own."""

@@ -8,8 +8,10 @@ from ferro.models.cache import KINDS
 from ferro.models.loaded import Loaded
 from ferro.models.operations import EVERY_KEY, Operations, Rows
 from ferro.models.packing import Shape, upload
+from kernels_src.matmul import matmul
 from kernels_src.norms import layernorm, rmsnorm
 from kernels_src.pooling import pool_mean
+from kernels_src.rows import add_rows
 from kernels_src.shortconv import shortconv_centred, shortconv_centred_a8
 from kernels_src.vectors import activate_multiply
 
@@ -63,6 +65,20 @@ class EncoderLayers(Operations):
         flat = (each.reshape(math.prod(x.shape)) for each in (x, by, y))
         self._run(activate_multiply, **dict(zip(("gate", "up", "out"), flat, strict=True)), ACT=act)
         return self.activated("multiplied", y)
+
+    def add_kinds(self, name: str, x: Rows) -> Rows:
+        """Every row plus that of a table for the kind of its input."""
+        y = self._array("with kinds", *x.shape)
+        table, kinds = self._weight(name), self.inputs["kinds"]
+        self._run(add_rows, x=x, table=table, rows=kinds, y=y)
+        return y
+
+    def score(self, name: str, x: Rows) -> Rows:
+        """w x + bias of float32 rows [rows, 1], in float32 whatever other weights are."""
+        y = self._array("score", x.shape[0], 1)
+        w = self._weight(name).reshape(x.shape[1], 1)
+        self._run(matmul, w=w, x=x, y=y, bias=self._bias(name))
+        return y
 
     def pooled(self, x: Rows) -> Rows:
         """The mean of the rows of each input [inputs, columns]; 0 for one that is empty."""

@@ -47,8 +47,8 @@ class Layer:
 @dataclass(frozen=True)
 class Hyperparameters:
     """``score_scale`` multiplies the products of queries and keys. ``taps`` of short convolutions,
-    ``head_blocks`` of a decision head at the end of ``layers``, ``per_layer`` inputs and ``out``
-    width of an embedding model are 0 where there are none."""
+    ``head_blocks`` of a decision head at the end of ``layers`` and ``head_eps`` of its norms,
+    ``per_layer`` inputs and ``out`` width of an embedding model are 0 where there are none."""
 
     architecture: str
     width: int
@@ -60,6 +60,7 @@ class Hyperparameters:
     causal: bool = True
     taps: int = 0
     head_blocks: int = 0
+    head_eps: float = 0.0
     per_layer: int = 0
     out: int = 0
 
@@ -169,7 +170,11 @@ class Reader:
         )
 
     def wrong(self, name: str, problem: str) -> WrongValue:
-        return WrongValue(str(self.file.path), f"the key `{self.key(name)}`: {problem}")
+        return self.wrong_key(self.key(name), problem)
+
+    def wrong_key(self, key: str, problem: str) -> WrongValue:
+        """For a key by its whole name."""
+        return WrongValue(str(self.file.path), f"the key `{key}`: {problem}")
 
     def _blocks(self) -> int:
         # every block has tensors: this bounds what is made for each block

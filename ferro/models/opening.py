@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.models.architectures import kind_of, recognise
+from ferro.models.decision_model import DecisionModel
 from ferro.models.embedding_model import EmbeddingModel
 from ferro.models.gguf import GgufFile
 from ferro.models.known import located
@@ -20,6 +21,7 @@ from ferro.runtime.device import Device
 KINDS: dict[str, Callable[..., Model]] = {
     "language": LanguageModel.open,
     "embedding": EmbeddingModel.open,
+    "decision": DecisionModel.open,
 }
 
 
@@ -30,7 +32,7 @@ def load(
 
     ``device`` is one that is open, or goes by a name of ``open_device`` (default: the best one);
     such a one is closed with the model. ``options`` are those of ``open`` of the model's class:
-    ``EmbeddingModel`` and ``LanguageModel``.
+    ``EmbeddingModel``, ``DecisionModel`` and ``LanguageModel``.
 
     Raises NoSuchModel, FileNotFoundError, ModelError, BadOption, NoSuchDevice, OutOfMemory.
     """

@@ -109,7 +109,9 @@ def decision() -> tuple[dict[str, Any], Shapes]:
         "attention.head_count_kv": [0, KV_HEADS, 0, HEADS],
         "feed_forward_length": [FF, FF, FF, 4 * WIDTH],
         "attention.causal": False,
+        "attention.layer_norm_epsilon": 1e-5,
         "decision.block_count": 1,
+        "tokenizer.ggml.token_type_count": 3,
     }
     block = f"blk.{LAYERS}."
     sizes = {"attn_qkv": (3 * WIDTH, WIDTH), "attn_output": (WIDTH, WIDTH)}
@@ -207,7 +209,8 @@ def model(
     writer = gguf.GGUFWriter(path, architecture)
     for key_name, value in all_keys.items():
         if key_name not in without:
-            add(writer, f"{architecture}.{key_name}", value)
+            whole = key_name.startswith("tokenizer.")
+            add(writer, key_name if whole else f"{architecture}.{key_name}", value)
     tokens(writer)
     random = np.random.default_rng(0)
     for tensor, shape in {**own_shapes, **(shapes or {})}.items():

@@ -252,3 +252,16 @@ def test_pieces_of_a_model(tmp_path: Path) -> None:
     ggufs.finish(writer)
     with pytest.raises(errors.SplitFile, match="one of 3 pieces"):
         recognise(GgufFile(path))
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"attention.causal": True}, "lfm2.attention.causal"),
+        ({"attention.layer_norm_epsilon": 0.0}, "lfm2.attention.layer_norm_epsilon"),
+        ({"tokenizer.ggml.token_type_count": 2}, "tokenizer.ggml.token_type_count"),
+    ],
+)
+def test_a_decision_head_that_cannot_be(tmp_path: Path, keys: dict[str, Any], named: str) -> None:
+    said = refused(tmp_path, errors.WrongValue, "lfm2 with a decision head", keys=keys)
+    assert named in said

@@ -1,7 +1,8 @@
-"""The tiny language models that llama.cpp's answers in tests/data were recorded for.
+"""The tiny models that llama.cpp's answers in tests/data were recorded for.
 
-Weights are drawn from a seed, so that the files need not be kept: ``llama-tiny``, ``lfm2-tiny``
-and ``gemma3-tiny``, width 256, a vocabulary learnt from a few lines, in types f32, q8_0 and q4_1.
+Weights are drawn from a seed, so that the files need not be kept: the language models
+``llama-tiny``, ``lfm2-tiny`` and ``gemma3-tiny`` and encoders, width 256, a vocabulary learnt from
+a few lines, in types f32, q8_0 and q4_1.
 """
 
 from __future__ import annotations
@@ -36,15 +37,18 @@ _folder = TemporaryDirectory(prefix="ferro-tiny-")
 def path(name: str, kind: str) -> Path:
     """The file of a model, written when it is asked for first."""
     file = Path(_folder.name) / f"{name}-{kind}.gguf"
-    writer = Writer(file, name.split("-")[0], kind)
-    {"llama-tiny": llama, "lfm2-tiny": lfm2, "gemma3-tiny": gemma3}[name](writer)
+    architecture = name.removesuffix("-tiny")
+    writer = Writer(file, architecture.removesuffix("-decision"), kind)
+    WRITERS[architecture](writer)
     writer.finish()
     return file
 
 
 def answers(name: str, kind: str) -> dict[str, Any]:
     """llama.cpp's: for n in 1, 7, 100 ``ids_n``, ``logits_n`` (float32 [n, vocabulary]; every
-    tenth row for 100) and ``greedy_n``, the 16 ids that follow."""
+    tenth row for 100) and ``greedy_n``, the 16 ids that follow; of an embedding model ``pooled_n``
+    (float32 [out]), of a decision model ``scores_n`` (float32 [n, 3]), of a text ``text`` its
+    ``text_ids``."""
     with np.load(DATA / f"{name}-{kind}.npz") as found:
         return dict(found)
 
@@ -65,6 +69,10 @@ class Writer(gguf.GGUFWriter):
     def norm(self, name: str, size: int, gain: float = 1) -> None:
         data = gain * (1 + 0.1 * self.random.standard_normal(size, dtype=np.float32))
         self.add_tensor(f"{name}.weight", data)
+
+    def bias(self, name: str, size: int) -> None:
+        data = 0.1 * self.random.standard_normal(size, dtype=np.float32)
+        self.add_tensor(f"{name}.bias", data)
 
     def finish(self) -> None:
         self.write_header_to_file()
@@ -91,9 +99,11 @@ def llama(w: Writer) -> None:
         feed_forward(w, f"blk.{i}.")
 
 
-def lfm2(w: Writer) -> None:
+def lfm2(w: Writer, head_blocks: int = 0) -> None:
     attends = (1, 3)
-    numbers(w, 4, 32768, [KV_HEADS if i in attends else 0 for i in range(4)], 1e6, 1e-5)
+    kv_heads = [KV_HEADS if i in attends else 0 for i in range(4)] + [HEADS] * head_blocks
+    inner = [FF] * 4 + [4 * WIDTH] * head_blocks if head_blocks else FF
+    numbers(w, 4 + head_blocks, 32768, kv_heads, 1e6, 1e-5, inner)
     w.add_shortconv_l_cache(3)
     special = (
         "<|pad|> <|startoftext|> <|endoftext|> <|fim_pre|> <|fim_mid|> <|fim_suf|> <|im_start|>"
@@ -102,7 +112,7 @@ def lfm2(w: Writer) -> None:
     ).split()
     roles = {"bos": special[1], "eos": special[7], "padding": special[0], "mask": special[13]}
     byte_level(w, "lfm2", special, roles)
-    w.add_add_bos_token(True)
+    w.add_add_bos_token(not head_blocks)
     w.matrix("token_embd", WIDTH, VOCABULARY, gain=3)
     w.norm("token_embd_norm", WIDTH)
     for i in range(4):
@@ -116,6 +126,34 @@ def lfm2(w: Writer) -> None:
             w.matrix(f"{b}shortconv.conv", 3, WIDTH, plain=True)
             w.matrix(f"{b}shortconv.out_proj", WIDTH, WIDTH, gain=STRONG)
         feed_forward(w, b)
+
+
+def lfm2_decision(w: Writer) -> None:
+    """The trunk of ``lfm2``, and a head of two blocks with a scorer."""
+    lfm2(w, head_blocks=2)
+    w.add_causal_attention(False)
+    w.add_layer_norm_eps(1e-5)
+    w.add_token_type_count(3)
+    w.add_string("lfm2.decision.type", "lfm2-d1-omni")
+    w.add_uint32("lfm2.decision.block_count", 2)
+    for name, value in (("choice", 1.5), ("choice.3_5", 1.25), ("score", 2.0), ("noul", 0.8)):
+        w.add_float32(f"lfm2.decision.temperature.{name}", value)
+    for b in ("blk.4.", "blk.5."):
+        products = {"attn_qkv": (WIDTH, 3 * WIDTH), "attn_output": (WIDTH, WIDTH)}
+        products |= {"ffn_up": (WIDTH, 4 * WIDTH), "ffn_down": (4 * WIDTH, WIDTH)}
+        for name, sizes in products.items():
+            w.matrix(f"{b}{name}", *sizes)
+            w.bias(f"{b}{name}", sizes[1])
+        for name in ("attn_norm", "ffn_norm"):
+            w.norm(f"{b}{name}", WIDTH)
+            w.bias(f"{b}{name}", WIDTH)
+    w.matrix("token_types", WIDTH, 3, gain=10, plain=True)
+    w.norm("cls.norm", WIDTH)
+    w.bias("cls.norm", WIDTH)
+    w.matrix("cls", WIDTH, WIDTH)
+    w.bias("cls", WIDTH)
+    w.matrix("cls.output", WIDTH, 1, gain=3)
+    w.bias("cls.output", 1)
 
 
 def gemma3(w: Writer) -> None:
@@ -134,29 +172,75 @@ def gemma3(w: Writer) -> None:
         w.norm(f"{b}post_ffw_norm", WIDTH, gain=STRONG_NORM)
 
 
+def gemma_embedding2(w: Writer) -> None:
+    """Every sixth block sees all keys, with heads twice as large and half as many for keys."""
+    near = [i % 6 != 5 for i in range(6)]
+    numbers(w, 6, 2048, [KV_HEADS if local else KV_HEADS // 2 for local in near], 1e6, 1e-6)
+    w.add_rope_freq_base_swa(1e4)
+    w.add_sliding_window(32)
+    w.add_sliding_window_pattern(near)
+    for suffix, size in (("", 2 * HEAD), ("_swa", HEAD)):
+        for key in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+            w.add_uint32(f"gemma-embedding2.{key}{suffix}", size)
+    w.add_embedding_length_per_layer_input(HEAD)
+    w.add_embedding_length_out(192)
+    w.add_causal_attention(False)
+    w.add_pooling_type(gguf.PoolingType.MEAN)
+    w.matrix("token_embd", WIDTH, spaced(w, VOCABULARY, "gemma4"))
+    w.norm("output_norm", WIDTH)
+    w.matrix("output", WIDTH, 192)
+    w.matrix("per_layer_model_proj", WIDTH, HEAD * 6, gain=np.sqrt(WIDTH))
+    w.norm("per_layer_proj_norm", HEAD)
+    for i, local in enumerate(near):
+        b, head = f"blk.{i}.", HEAD if local else 2 * HEAD
+        attention(w, b, head, KV_HEADS if local else KV_HEADS // 2)
+        head_norms(w, b, head)
+        feed_forward(w, b)
+        w.matrix(f"{b}inp_gate", WIDTH, HEAD)
+        w.matrix(f"{b}proj", HEAD, WIDTH)
+        for name in ("post_attention_norm", "post_ffw_norm", "post_norm"):
+            w.norm(f"{b}{name}", WIDTH)
+        w.norm(f"{b}layer_output_scale", 1)
+
+
+WRITERS = {
+    "llama": llama,
+    "lfm2": lfm2,
+    "lfm2-decision": lfm2_decision,
+    "gemma3": gemma3,
+    "gemma-embedding2": gemma_embedding2,
+}
+
+
 def numbers(
-    w: Writer, layers: int, context: int, kv_heads: int | list[int], base: float, eps: float
+    w: Writer,
+    layers: int,
+    context: int,
+    kv_heads: int | list[int],
+    base: float,
+    eps: float,
+    inner: int | list[int] = FF,
 ) -> None:
     w.add_context_length(context)
     w.add_embedding_length(WIDTH)
     w.add_block_count(layers)
-    w.add_feed_forward_length(FF)
+    w.add_feed_forward_length(inner)
     w.add_head_count(HEADS)
     w.add_head_count_kv(kv_heads)
     w.add_rope_freq_base(base)
     w.add_layer_norm_rms_eps(eps)
 
 
-def attention(w: Writer, b: str) -> None:
+def attention(w: Writer, b: str, head: int = HEAD, kv_heads: int = KV_HEADS) -> None:
     w.norm(f"{b}attn_norm", WIDTH)
-    for name, heads in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
-        w.matrix(f"{b}attn_{name}", WIDTH, heads * HEAD)
-    w.matrix(f"{b}attn_output", WIDTH, WIDTH, gain=STRONG)
+    for name, heads in (("q", HEADS), ("k", kv_heads), ("v", kv_heads)):
+        w.matrix(f"{b}attn_{name}", WIDTH, heads * head)
+    w.matrix(f"{b}attn_output", HEADS * head, WIDTH, gain=STRONG)
 
 
-def head_norms(w: Writer, b: str) -> None:
-    w.norm(f"{b}attn_q_norm", HEAD)
-    w.norm(f"{b}attn_k_norm", HEAD)
+def head_norms(w: Writer, b: str, head: int = HEAD) -> None:
+    w.norm(f"{b}attn_q_norm", head)
+    w.norm(f"{b}attn_k_norm", head)
 
 
 def feed_forward(w: Writer, b: str) -> None:
@@ -202,8 +286,9 @@ def byte_level(w: Writer, pre: str, special: list[str], roles: dict[str, str]) -
     w.add_chat_template(CHATML.replace("{{- bos_token -}}", bos))
 
 
-def spaced(w: Writer, size: int) -> int:
-    """A vocabulary with scores and a mark for a space; gives how many tokens it has."""
+def spaced(w: Writer, size: int, model: str = "llama") -> int:
+    """A vocabulary with scores, or merges for "gemma4", and a mark for a space; gives how many
+    tokens it has."""
     special = "<pad> <eos> <bos> <unk> <mask> <start_of_turn> <end_of_turn>".split()
     marked = CORPUS.replace(" ", "▁")
     letters = [*sorted(set(marked) - {"\n"}), "\n"]
@@ -214,14 +299,16 @@ def spaced(w: Writer, size: int) -> int:
     tokens += [a + b for a, b in merges]
     kinds = [CONTROL] * len(special) + [BYTE] * 256
     kinds[3] = UNKNOWN
-    w.add_tokenizer_model("llama")
+    w.add_tokenizer_model(model)
     w.add_token_list(tokens)
     w.add_token_types(kinds + [NORMAL] * (len(tokens) - len(kinds)))
     w.add_token_scores(scores)
+    if model == "gemma4":
+        w.add_token_merges([f"{a} {b}" for a, b in merges])
     for role, token in (("bos", 2), ("eos", 1), ("unknown", 3), ("padding", 0), ("mask", 4)):
         w.add_uint32(f"tokenizer.ggml.{role}_token_id", token)
     w.add_add_bos_token(True)
-    w.add_add_eos_token(False)
+    w.add_add_eos_token(model == "gemma4")
     w.add_add_space_prefix(False)
     return len(tokens)
 

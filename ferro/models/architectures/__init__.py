@@ -35,7 +35,7 @@ class Architecture:
 
 ARCHITECTURES: dict[str, Architecture] = {
     "llama": Architecture(llama.read, llama.tensors, llama.forward),
-    "lfm2": Architecture(lfm2.read, lfm2.tensors, lfm2.forward),
+    "lfm2": Architecture(lfm2.read, lfm2.tensors, lfm2.forward, lfm2.encode),
     "gemma3": Architecture(gemma3.read, gemma3.tensors, gemma3.forward),
     "gemma-embedding2": Architecture(
         gemma_embedding2.read, gemma_embedding2.tensors, encode=gemma_embedding2.encode

@@ -17,13 +17,15 @@ ROPE_DIVISORS = "rope_freqs.weight"
 class Expected:
     """A tensor of an architecture; one that is not ``needed`` may be left out. Tensors of one
     ``group`` are kept as one, their rows one after the other; one whose rows are ``split`` in
-    blocks is kept as so many, named ``blk.0.`` and so on in front."""
+    blocks is kept as so many, named ``blk.0.`` and so on in front; one that is ``plain`` stays in
+    float32, its rows as in the file."""
 
     name: str
     shape: tuple[int, ...]
     needed: bool = True
     group: str = ""
     split: int = 1
+    plain: bool = False
 
 
 def parts(expected: Iterable[Expected], file: GgufFile, form: str) -> list[Part]:
@@ -31,18 +33,20 @@ def parts(expected: Iterable[Expected], file: GgufFile, form: str) -> list[Part]
     8; "q8" or "f32"), the rest in float32. What tables of angles are made from stays on the host.
     """
     groups: dict[str, list[str]] = {}
-    split: list[Part] = []
+    apart: list[Part] = []
     form = "turned" if form == "f32" else form
     for each in expected:
         if each.split > 1:
             whole, rows = part(file, each.name, (each.name,), form), each.shape[0] // each.split
-            split += [
+            apart += [
                 replace(whole, name=f"blk.{i}.{each.name}", rows=(i * rows, (i + 1) * rows))
                 for i in range(each.split)
             ]
+        elif each.plain:
+            apart.append(Part(each.name, (each.name,), "f32"))
         elif each.name in file.tensors and each.name != ROPE_DIVISORS:
             groups.setdefault(each.group or each.name, []).append(each.name)
-    return split + [part(file, name, tuple(names), form) for name, names in groups.items()]
+    return apart + [part(file, name, tuple(names), form) for name, names in groups.items()]
 
 
 def blocks(made: Hyperparameters) -> Iterator[tuple[str, Layer]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ferro.models.architectures import decision_head
 from ferro.models.architectures.blocks import (
     Expected,
     attention,
@@ -19,6 +20,7 @@ from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters, Layer, Reader
 
 if TYPE_CHECKING:
+    from ferro.models.encoder_layers import EncoderLayers
     from ferro.models.layers import Layers
     from ferro.models.operations import Rows
 
@@ -31,15 +33,12 @@ def read(file: GgufFile) -> Hyperparameters:
     made = read.made(
         Layer(heads, kv, head, ff, window, base, rotated, factor) for heads, kv, ff in sizes
     )
-    head_blocks = read.integer("decision.block_count", 0, least=0)
-    if head_blocks >= len(made.layers):
-        raise read.wrong("decision.block_count", f"{head_blocks} of {len(made.layers)} blocks")
-    return replace(
+    made = replace(
         made,
         causal=read.flag("attention.causal", True),
         taps=read.integer("shortconv.l_cache", least=2),
-        head_blocks=head_blocks,
     )
+    return decision_head.read(read, made) if read.integer(decision_head.BLOCKS, 0, 0) else made
 
 
 def tensors(made: Hyperparameters, file: GgufFile) -> Iterator[Expected]:
@@ -50,7 +49,7 @@ def tensors(made: Hyperparameters, file: GgufFile) -> Iterator[Expected]:
     trunk = len(made.layers) - made.head_blocks
     for i, (block, layer) in enumerate(blocks(made)):
         if i >= trunk:
-            yield from decision_block(block, width, layer)
+            yield from decision_head.block_tensors(block, width, layer)
             continue
         yield from vectors(block, width, "attn_norm", "ffn_norm")
         if layer.attends:
@@ -62,47 +61,41 @@ def tensors(made: Hyperparameters, file: GgufFile) -> Iterator[Expected]:
             yield Expected(f"{block}shortconv.out_proj.weight", (width, width))
         yield from gated(block, width, layer)
     if made.head_blocks:
-        yield from decision_scorer(width)
+        yield from decision_head.scorer_tensors(width)
 
 
 def forward(run: Layers, made: Hyperparameters) -> Rows:
     h = run.embed()
     for i, layer in enumerate(made.layers):
-        b = f"blk.{i}."
-        x = run.norm(f"{b}attn_norm", h)
-        if layer.attends:
-            x = run.attention(i, run.product(f"{b}attn_qkv", x))
-            h = run.product(f"{b}attn_output", x, residual=h)
-        else:
-            x = run.short_convolution(i, run.product(f"{b}shortconv.in_proj", x))
-            h = run.product(f"{b}shortconv.out_proj", x, residual=h)
+        h = mixed(run, i, layer, h)
         if i == len(made.layers) - 1:
             h = run.wanted(h)
-        x = run.norm(f"{b}ffn_norm", h)
-        x = run.gated(f"{b}ffn_gate", f"{b}ffn_up", x, "silu")
-        h = run.product(f"{b}ffn_down", x, residual=h)
+        h = fed(run, i, h)
     return run.logits(run.norm("token_embd_norm", h))
 
 
-def decision_block(block: str, width: int, layer: Layer) -> Iterator[Expected]:
-    """A block of a decision head: layer norms and biases, no gate."""
-    for name in ("attn_norm", "ffn_norm"):
-        yield Expected(f"{block}{name}.weight", (width,))
-        yield Expected(f"{block}{name}.bias", (width,))
-    q, kv, inner = layer.q_width, layer.kv_width, layer.feed_forward
-    products = {"attn_qkv": (q + 2 * kv, width), "attn_output": (width, q)}
-    products |= {"ffn_up": (inner, width), "ffn_down": (width, inner)}
-    for name, shape in products.items():
-        yield Expected(f"{block}{name}.weight", shape)
-        yield Expected(f"{block}{name}.bias", shape[:1])
+def encode(run: EncoderLayers, made: Hyperparameters) -> Rows:
+    """Scores of the wanted rows of inputs that are seen whole [wanted, 1]."""
+    h = run.embed()
+    for i in range(len(made.layers) - made.head_blocks):
+        h = fed(run, i, mixed(run, i, made.layers[i], h))
+    return decision_head.scores(run, made, run.norm_rows("token_embd_norm", h, made.eps))
 
 
-def decision_scorer(width: int) -> Iterator[Expected]:
-    yield Expected("token_types.weight", (3, width))
-    for name, shape in (
-        ("cls.norm", (width,)),
-        ("cls", (width, width)),
-        ("cls.output", (1, width)),
-    ):
-        yield Expected(f"{name}.weight", shape)
-        yield Expected(f"{name}.bias", shape[:1])
+def mixed(run: Layers | EncoderLayers, i: int, layer: Layer, h: Rows) -> Rows:
+    """The first half of a block: attention, or a short convolution."""
+    b = f"blk.{i}."
+    x = run.norm(f"{b}attn_norm", h)
+    if layer.attends:
+        x = run.attention(i, run.product(f"{b}attn_qkv", x))
+        return run.product(f"{b}attn_output", x, residual=h)
+    x = run.short_convolution(i, run.product(f"{b}shortconv.in_proj", x))
+    return run.product(f"{b}shortconv.out_proj", x, residual=h)
+
+
+def fed(run: Layers | EncoderLayers, i: int, h: Rows) -> Rows:
+    """The second half of a block."""
+    b = f"blk.{i}."
+    x = run.norm(f"{b}ffn_norm", h)
+    x = run.gated(f"{b}ffn_gate", f"{b}ffn_up", x, "silu")
+    return run.product(f"{b}ffn_down", x, residual=h)

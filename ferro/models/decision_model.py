@@ -1,0 +1,88 @@
+"""Decision models: a score for each option of a question, in one pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ferro.models.architectures.decision_head import TYPES
+from ferro.models.encoder import Encoder
+from ferro.models.errors import UnsupportedArchitecture, WrongValue
+from ferro.models.gguf import GgufFile
+from ferro.models.hyperparameters import Hyperparameters
+from ferro.models.packing import Input
+
+SUPPORTED = "lfm2-d1-omni"
+TYPE, TEMPERATURE = "decision.type", "decision.temperature."
+
+Scores = npt.NDArray[np.float32]
+
+
+class DecisionModel(Encoder):
+    """A decision model on a device. Close it, or use ``with``. ``temperatures`` are those that the
+    file names, by what follows "decision.temperature." in their keys ("choice.3_5", "noul.2")."""
+
+    kind = "decision"
+    usual_context = 16384  # tokens of a prompt without media: the publisher's budget
+
+    @property
+    def temperatures(self) -> Mapping[str, float]:
+        return temperatures(self.file, self.hyperparameters.architecture)
+
+    def score(self, inputs: Sequence[Input]) -> list[Scores]:
+        """What the wanted rows of each input score for the type of question that its ``kind`` is
+        (0 choice, 1 score, 2 noul), float32 [wanted], in order.
+
+        An input's scores are the same bits in any company. Raises PassError and ContextFull (with
+        the number of the input) before anything is computed; OutOfMemory, DeviceLost.
+        """
+        found: list[Scores] = [np.empty(0, np.float32)] * len(inputs)
+        for numbers, rows in self.passes(inputs):
+            ends = np.cumsum([len(inputs[i].wanted) for i in numbers])
+            for i, part in zip(numbers, np.split(rows[:, 0], ends[:-1]), strict=True):
+                found[i] = part
+        return found
+
+    def rows(self, ids: Sequence[int]) -> Scores:
+        """What every row of an input scores for every type of question, float32 [n, 3].
+
+        Raises what ``score`` does.
+        """
+        every = tuple(range(len(ids)))
+        inputs = [Input(tuple(ids), every, kind) for kind in range(TYPES)]
+        return np.stack(self.score(inputs), 1)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a prompt, control tokens read and none added."""
+        return self.tokenizer.encode(text, add_special=False)
+
+    @classmethod
+    def check(cls, file: GgufFile, made: Hyperparameters) -> None:
+        key = f"{made.architecture}.{TYPE}"
+        kind = file.metadata.text(key)
+        if kind != SUPPORTED or not made.head_blocks:
+            raise UnsupportedArchitecture(
+                str(file.path),
+                f"decision models of type `{kind}` are not supported (supported: {SUPPORTED})",
+            )
+        temperatures(file, made.architecture)
+
+
+def temperatures(file: GgufFile, architecture: str) -> dict[str, float]:
+    """Temperatures as llama.cpp reads them: by way of text with 6 decimals, then float32.
+
+    Raises WrongValue for one that is not above 0, or not finite.
+    """
+    prefix = f"{architecture}.{TEMPERATURE}"
+    found = {}
+    for key in file.metadata:
+        if not key.startswith(prefix):
+            continue
+        read = float(np.float32(f"{file.metadata.real(key):f}"))
+        if not 0 < read < math.inf:
+            raise WrongValue(str(file.path), f"the key `{key}`: a temperature of {read}")
+        found[key.removeprefix(prefix)] = read
+    return found

@@ -1,0 +1,161 @@
+"""Tiny encoders against llama.cpp's recorded answers and float64, packed and alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferro.models.decision_model import DecisionModel
+from ferro.models.embedding_model import EmbeddingModel
+from ferro.models.packing import Input
+from ferro.models.passes import ContextFull, PassError
+from ferro.models.vectors import normalised
+from ferro.runtime import open_device
+from tests.models import reference64, tiny
+from tests.stacks import Stack, quick_stack
+
+__all__ = ["quick_stack"]
+
+SHORT, ALL = (1, 2, 7), (1, 2, 7, 33, 100)
+FARTHER = 1.15
+FORMS = {"f32": "f32", "q8_0": "q8"}
+
+
+def rms(x: Any) -> float:
+    return float(np.sqrt(np.mean(x * x)))
+
+
+def vectors(stack: Stack, kind: str, lengths: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """Ferro's, llama.cpp's and exact pooled vectors."""
+    name = "gemma-embedding2-tiny"
+    path, answers = tiny.path(name, kind), tiny.answers(name, kind)
+    prompts = [answers[f"ids_{n}"].tolist() for n in lengths]
+    how = {"target": stack.target, "weights": FORMS[kind]}
+    with EmbeddingModel.open(path, stack.device, **how) as model:
+        ours = model.embed_ids(prompts)
+    exact = [reference64.gemma_embedding2(reference64.Model(path), ids) for ids in prompts]
+    return ours, np.stack([answers[f"pooled_{n}"] for n in lengths]), np.stack(exact)
+
+
+def rows(stack: Stack, kind: str, lengths: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """Ferro's, llama.cpp's and exact scores of every row."""
+    name = "lfm2-decision-tiny"
+    path, answers = tiny.path(name, kind), tiny.answers(name, kind)
+    prompts = [answers[f"ids_{n}"].tolist() for n in lengths]
+    how = {"target": stack.target, "weights": FORMS[kind]}
+    with DecisionModel.open(path, stack.device, **how) as model:
+        ours = np.concatenate([model.rows(ids) for ids in prompts])
+    exact = [reference64.decision(reference64.Model(path), ids) for ids in prompts]
+    theirs = np.concatenate([answers[f"scores_{n}"] for n in lengths])
+    return ours, theirs, np.concatenate(exact)
+
+
+def test_vectors_of_float32_weights(quick_stack: Stack) -> None:
+    ours, theirs, exact = vectors(quick_stack, "f32", ALL)
+    for a, b, c in zip(normalised(ours), normalised(theirs), exact, strict=True):
+        assert a @ b > 0.9999
+        assert np.abs(a - c / np.linalg.norm(c)).max() < 1e-5
+
+
+def test_vectors_of_quantised_weights(quick_stack: Stack) -> None:
+    ours, theirs, exact = vectors(quick_stack, "q8_0", ALL)
+    assert rms(ours - exact) <= FARTHER * rms(theirs - exact)
+
+
+def test_scores_of_float32_weights(quick_stack: Stack) -> None:
+    ours, theirs, exact = rows(quick_stack, "f32", ALL)
+    assert np.abs(ours - theirs).max() < 1e-4
+    assert np.abs(ours - exact).max() < 1e-4
+
+
+def test_scores_of_quantised_weights(quick_stack: Stack) -> None:
+    ours, theirs, exact = rows(quick_stack, "q8_0", ALL)
+    assert rms(ours - exact) <= FARTHER * rms(theirs - exact)
+
+
+def test_texts_have_llama_cpps_ids() -> None:
+    with open_device("interpreter") as device:
+        for name, opened in (
+            ("gemma-embedding2-tiny", EmbeddingModel.open),
+            ("lfm2-decision-tiny", DecisionModel.open),
+        ):
+            answers = tiny.answers(name, "q8_0")
+            with opened(tiny.path(name, "q8_0"), device) as model:
+                assert model.encode(str(answers["text"])) == answers["text_ids"].tolist()
+
+
+def test_every_stack_gives_the_interpreters_bits(quick_stack: Stack) -> None:
+    with open_device("interpreter") as device:
+        plain = Stack("interpreter", device, device.target)
+        for found in (vectors, rows):
+            for kind in FORMS:
+                expected = found(plain, kind, SHORT)[0]
+                ours = found(quick_stack, kind, SHORT)[0]
+                assert ours.tobytes() == expected.tobytes()
+
+
+# ------------------------------------------------------------------------------------- company
+
+
+@pytest.fixture(scope="module", params=["intel", "pocl"])
+def models(request: pytest.FixtureRequest) -> Iterator[tuple[EmbeddingModel, DecisionModel]]:
+    try:
+        device = open_device(request.param)
+    except Exception as error:
+        pytest.skip(str(error))
+    with (
+        device,
+        EmbeddingModel.open(tiny.path("gemma-embedding2-tiny", "q8_0"), device, batch=96) as e,
+        DecisionModel.open(tiny.path("lfm2-decision-tiny", "q8_0"), device, batch=96) as d,
+    ):
+        yield e, d
+
+
+TOKEN = st.integers(0, 400)
+# few lengths, so that few plans are recorded; 63, 64 and 65 are around a chunk of keys
+IDS = st.sampled_from([1, 3, 16, 63, 64, 65]).flatmap(
+    lambda n: st.lists(TOKEN, min_size=n, max_size=n)
+)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(IDS, min_size=2, max_size=5))
+def test_a_vector_is_the_same_in_any_company(
+    models: tuple[EmbeddingModel, DecisionModel], ids: list[list[int]]
+) -> None:
+    packed = models[0].embed_ids(ids)
+    alone = np.concatenate([models[0].embed_ids([each]) for each in ids])
+    assert packed.tobytes() == alone.tobytes()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(IDS, st.integers(0, 2)), min_size=2, max_size=5))
+def test_a_score_is_the_same_in_any_company(
+    models: tuple[EmbeddingModel, DecisionModel], asked: list[tuple[list[int], int]]
+) -> None:
+    inputs = [Input(tuple(ids), (0, len(ids) - 1), kind) for ids, kind in asked]
+    packed = models[1].score(inputs)
+    alone = [models[1].score([each])[0] for each in inputs]
+    assert [x.tobytes() for x in packed] == [x.tobytes() for x in alone]
+
+
+def test_an_input_longer_than_a_batch(models: tuple[EmbeddingModel, DecisionModel]) -> None:
+    long, short = [7] * 700, [3, 5]
+    found = models[0].embed_ids([short, long])
+    assert found[0].tobytes() == models[0].embed_ids([short])[0].tobytes()
+    assert np.isfinite(found).all()
+
+
+def test_inputs_that_cannot_be(models: tuple[EmbeddingModel, DecisionModel]) -> None:
+    embedding, decision = models
+    with pytest.raises(PassError, match="input 1 has no tokens"):
+        embedding.embed_ids([[1], []])
+    with pytest.raises(ContextFull, match="input 0 is too long: 2049 tokens"):
+        embedding.embed_ids([[1] * 2049])
+    with pytest.raises(PassError, match="there is no token 9999"):
+        decision.rows([9999])
