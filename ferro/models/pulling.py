@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 from ferro.folders import written_atomically
 from ferro.models.known import Hub, Known, Package
@@ -33,6 +35,18 @@ OFFLINE = re.compile(
     "|ProxyError|Network is unreachable|Cannot connect|Connection refused|Could not reach",
     re.I,
 )
+
+
+CUT_OFF = re.compile("peer closed|RemoteProtocol|ReadError|IncompleteRead|Consistency check", re.I)
+OF_THE_HUB = {  # by the library's names of errors, or by HTTP's statuses
+    "GatedRepoError": "its licence has to be accepted on the hub's page first, and HF_TOKEN be set",
+    "RepositoryNotFoundError": "there is no such repository or file on the hub",
+    "EntryNotFoundError": "there is no such repository or file on the hub",
+    "RemoteEntryNotFoundError": "there is no such repository or file on the hub",
+    "OfflineModeIsEnabled": "HF_HUB_OFFLINE is set: nothing is downloaded",
+    401: "the hub wants to know who asks: set HF_TOKEN to a valid token",
+    429: "the hub was asked too often: try again later",
+}
 
 
 class PullFailed(Exception):
@@ -128,12 +142,12 @@ def _pip_problem(log: str) -> str:
 
 
 def _from_hub(source: Hub, partial: Path, path: Path) -> None:
-    """A file of a repository; ``huggingface_hub`` goes on with a download that was cut off."""
+    """A file of a repository, by the tools that ``huggingface_hub`` itself downloads with."""
     hub = _library()
-    where = {"repo_id": source.repository, "filename": source.path, "revision": source.revision}
+    url = hub.hf_hub_url(source.repository, source.path, revision=source.revision)
     try:
-        stated = hub.get_hf_file_metadata(hub.hf_hub_url(**where))
-        downloaded = Path(hub.hf_hub_download(**where, local_dir=partial))
+        stated = hub.get_hf_file_metadata(url)
+        downloaded = _download(hub, url, stated, partial)
     except Exception as error:  # the library passes on errors of several HTTP libraries
         raise PullFailed(f"{source.repository}: {_hub_problem(error)}") from None
     digest = stated.etag if re.fullmatch("[0-9a-f]{64}", stated.etag or "") else None
@@ -143,25 +157,53 @@ def _from_hub(source: Hub, partial: Path, path: Path) -> None:
     os.replace(downloaded, path)
 
 
+def _download(hub: Any, url: str, stated: Any, folder: Path) -> Path:
+    """What is ``stated`` of a file, brought into ``folder``. Goes on where an earlier pull ended:
+    the library's own ``hf_hub_download`` does so within one process only (version 2)."""
+    etag = re.sub(r"\W", "", stated.etag or "file")
+    path = folder / f"{etag}.part"
+    headers = hub.build_hf_headers()
+    if urlsplit(stated.location).netloc != urlsplit(url).netloc:
+        headers.pop("authorization", None)  # the token is for the hub alone
+    with open(path, "ab") as stream:
+        here = stream.tell()
+        if stated.size is None or here != stated.size:
+            hub.http_get(
+                stated.location,
+                stream,
+                resume_size=here,
+                headers=headers,
+                expected_size=stated.size,
+                displayed_filename=url.rpartition("/")[2],
+            )
+    return path
+
+
 def _library() -> Any:
+    """The module of ``huggingface_hub`` that knows how to download. Raises PullFailed."""
     try:
-        import huggingface_hub
+        from huggingface_hub import file_download
     except ImportError:
         raise PullFailed(
             "models of the Hugging Face hub need the package huggingface_hub:"
             " pip install 'ferro[hub]'"
         ) from None
-    return huggingface_hub
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are no news
+    return file_download
 
 
 def _hub_problem(error: Exception) -> str:
     kind, first = type(error).__name__, str(error).strip().partition("\n")[0]
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    for key in (kind, status):
+        if key in OF_THE_HUB:
+            return OF_THE_HUB[key]
+    if CUT_OFF.search(f"{kind} {error}"):
+        return "the download was cut off: pull again to go on with it"
     if OFFLINE.search(f"{kind} {error}"):
         return "the Hugging Face hub cannot be reached (is there a network?)"
-    if kind == "GatedRepoError":
-        return "its licence has to be accepted on the hub's page first, and HF_TOKEN be set"
-    if kind in ("RepositoryNotFoundError", "EntryNotFoundError", "RemoteEntryNotFoundError"):
-        return "there is no such repository or file on the hub"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return f"{kind}: {first}"
 
 

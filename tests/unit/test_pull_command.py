@@ -174,21 +174,24 @@ HUB = Hub("someone/tiny-GGUF", "tiny.gguf")
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """A hub with one file; ``etag`` is what it says of it."""
-    made = SimpleNamespace(etag=digest(DATA), asked=[])
+    made = SimpleNamespace(etag=digest(DATA), asked=[], at="https://hub", headers={})
 
-    def url(*, repo_id: str, filename: str, revision: str) -> str:
+    def url(repo_id: str, filename: str, *, revision: str) -> str:
         return f"https://hub/{repo_id}/{revision}/{filename}"
 
-    def download(*, repo_id: str, filename: str, revision: str, local_dir: Path) -> str:
-        made.asked.append((repo_id, filename, revision))
-        path = Path(local_dir, filename)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(DATA)
-        return str(path)
+    def get(place: str, stream: Any, *, resume_size: int, headers: Any, **_: Any) -> None:
+        made.asked.append((place, resume_size))
+        made.headers = headers
+        stream.write(DATA[resume_size:])
 
-    made.hf_hub_url, made.hf_hub_download = url, download
-    made.get_hf_file_metadata = lambda _: SimpleNamespace(etag=made.etag)
-    monkeypatch.setitem(sys.modules, "huggingface_hub", made)
+    def stated(place: str) -> SimpleNamespace:
+        location = place.replace("https://hub", made.at)
+        return SimpleNamespace(etag=made.etag, size=len(DATA), location=location)
+
+    made.hf_hub_url, made.http_get, made.get_hf_file_metadata = url, get, stated
+    made.build_hf_headers = lambda: {"authorization": "Bearer secret", "user-agent": "ferro"}
+    library = SimpleNamespace(file_download=made)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     yield made
 
 
@@ -198,14 +201,33 @@ def test_a_model_comes_from_the_hub(
     use(monkeypatch, HUB)
     assert main(["pull", "tiny"]) == 0 and main(["pull", "tiny"]) == 0
     assert (folder / "tiny.gguf").read_bytes() == DATA
-    assert hub.asked == [("someone/tiny-GGUF", "tiny.gguf", "main")]
+    assert hub.asked == [("https://hub/someone/tiny-GGUF/main/tiny.gguf", 0)]
+    assert hub.headers["authorization"] == "Bearer secret"
     assert [path.name for path in folder.iterdir()] == ["tiny.gguf"]
 
 
 def test_any_file_of_the_hub_by_its_path(hub: SimpleNamespace, folder: Path) -> None:
     assert main(["pull", "Some-one/Tiny.GGUF/q8/tiny.gguf"]) == 0
-    assert hub.asked == [("Some-one/Tiny.GGUF", "q8/tiny.gguf", "main")]
+    assert hub.asked == [("https://hub/Some-one/Tiny.GGUF/main/q8/tiny.gguf", 0)]
     assert (folder / "tiny.gguf").exists() and known.located("tiny") == folder / "tiny.gguf"
+
+
+def test_the_token_is_for_the_hub_alone(hub: SimpleNamespace) -> None:
+    hub.at = "https://elsewhere"
+    assert main(["pull", "someone/tiny-GGUF/tiny.gguf"]) == 0
+    assert hub.asked[0][0].startswith(hub.at) and hub.headers == {"user-agent": "ferro"}
+
+
+@pytest.mark.parametrize("there", [1000, len(DATA)])
+def test_what_an_earlier_pull_brought_is_kept(
+    there: int, hub: SimpleNamespace, folder: Path
+) -> None:
+    partial = folder / pulling.PARTIAL / "tiny.gguf"
+    partial.mkdir(parents=True)
+    (partial / f"{digest(DATA)}.part").write_bytes(DATA[:there])
+    assert main(["pull", "someone/tiny-GGUF/tiny.gguf"]) == 0
+    assert (folder / "tiny.gguf").read_bytes() == DATA
+    assert [at for _, at in hub.asked] == ([there] if there < len(DATA) else [])
 
 
 def test_a_download_with_another_checksum_is_thrown_away(
