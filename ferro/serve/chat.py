@@ -115,8 +115,7 @@ async def read(service: Service, fields: Fields) -> Chat:
     wanted = asking.delivery(fields)
     talk = form.conversation
     text = await service.render(talk)
-    prompt = await service.encode(text)
-    service.check_length(prompt, "messages")
+    prompt = await service.encode_prompt(text, "messages")
     opened = text.rstrip().endswith(OPEN) and form.guides is None
     guide = form.guides
     if guide is None and budget is not None:

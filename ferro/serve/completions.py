@@ -86,7 +86,6 @@ async def read(service: Service, fields: Fields) -> Asked:
     tasks = []
     for prompt in given:
         ids = await tokens(service, prompt)
-        service.check_length(ids, "prompt")
         tasks.append(Task(ids, made, **how))
     echoes = [service.tokenizer.decode(task.prompt) for task in tasks] if echo else None
     return Asked(tasks, wanted, choices, echoes)
@@ -115,11 +114,12 @@ def is_token(value: Any) -> bool:
 
 async def tokens(service: Service, prompt: str | list[int]) -> tuple[int, ...]:
     if isinstance(prompt, str):
-        return await service.encode(prompt)
+        return await service.encode_prompt(prompt, "prompt")
     count = len(service.tokenizer)
     strange = next((token for token in prompt if not 0 <= token < count), None)
     if strange is not None:
         raise bad(f"there is no token {strange} (there are {count})"[:200], "prompt")
+    service.check_length(tuple(prompt), "prompt")
     return tuple(prompt)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ferro.models.chat import ChatTemplate
@@ -83,6 +84,16 @@ class Service:
         """Token ids, for generation as the defaults are."""
         return tuple(await asyncio.to_thread(self.tokenizer.encode, text, **how))
 
+    async def encode_prompt(self, text: str, param: str) -> tuple[int, ...]:
+        """Token ids of a prompt. Raises ApiError for one that the context cannot hold, of a text
+        that is much too long before it is encoded: the worst ones take seconds a megabyte."""
+        least = await asyncio.to_thread(self._least_tokens, text)
+        if least > self.model.context:
+            raise self._too_long(f"at least {least}", param)
+        prompt = await self.encode(text)
+        self.check_length(prompt, param)
+        return prompt
+
     async def system_end(self, conversation: Conversation, prompt: tuple[int, ...]) -> int:
         """How many tokens of ``prompt`` are the system message and the tools, which other
         conversations may begin with too; 0 if there are none."""
@@ -103,13 +114,24 @@ class Service:
     def check_length(self, prompt: tuple[int, ...], param: str) -> None:
         """Raises ApiError for a prompt that the context cannot hold, or that is empty."""
         if len(prompt) > self.model.context:
-            raise bad(
-                f"the prompt has {len(prompt)} tokens, the context holds {self.model.context}",
-                param,
-                "context_length_exceeded",
-            )
+            raise self._too_long(str(len(prompt)), param)
         if not prompt:
             raise bad("the prompt has no tokens", param)
+
+    def _least_tokens(self, text: str) -> int:
+        """A number of tokens that it cannot be fewer than; 0 for a text that may well fit."""
+        size = len(text.encode("utf-8", "replace"))
+        return size // self._longest if size > self.model.context else 0
+
+    @cached_property
+    def _longest(self) -> int:
+        """Bytes of the longest token."""
+        tokens = range(len(self.tokenizer))
+        return max(len(self.tokenizer.piece(token, special=True)) for token in tokens)
+
+    def _too_long(self, tokens: str, param: str) -> ApiError:
+        said = f"the prompt has {tokens} tokens, the context holds {self.model.context}"
+        return bad(said, param, "context_length_exceeded")
 
 
 def describe(service: Service) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from ferro.models.tokenizer import Tokenizer
 from ferro.serve.app import make_app
 from ferro.serve.service import Service
 from ferro.serve.settings import Settings
@@ -150,6 +151,17 @@ def test_a_prompt_that_is_too_long_tells_both_counts(client: TestClient) -> None
     found = error(client.post(CHAT, json=body))
     assert found["code"] == "context_length_exceeded"
     assert "the context holds 512" in found["message"]
+
+
+def test_a_prompt_that_is_much_too_long_is_not_even_encoded(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tokenizer, "encode", lambda *args, **kwargs: pytest.fail("encoded"))
+    for path, body in ((TEXT, {"prompt": "a" * 10**6}), (CHAT, {"messages": [
+        {"role": "user", "content": "a" * 10**6}
+    ]})):  # fmt: skip
+        found = error(client.post(path, json=body))
+        assert found["code"] == "context_length_exceeded" and "at least" in found["message"]
 
 
 def test_media_are_refused(client: TestClient) -> None:
