@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "pull": "download a model by its short name",
     "generate": "answer a prompt, or chat at the terminal, with a language model",
     "serve": "serve a language model over HTTP, as OpenAI's API has it",
+    "embed": "vectors of texts, by an embedding model",
     "logits": "the logits after every token of a text, as a numpy file",
     "bench": "measure prefill and decode of a language model",
     "cache": "list, remove and explain compiled programs",

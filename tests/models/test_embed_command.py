@@ -1,0 +1,98 @@
+"""`ferro embed` on a tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ferro.cli import main
+from ferro.commands import embed
+from tests.models import tiny
+
+MODEL = "gemma-embedding2-tiny"
+
+
+def run(*words: str) -> int:
+    return main(["embed", str(tiny.path(MODEL, "q8_0")), *words, "--device", "interpreter"])
+
+
+def test_a_text_and_its_ids_have_one_vector(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = tiny.answers(MODEL, "q8_0")
+    assert run("--text", str(answers["text"]), "--dimensions", "64") == 0
+    by_text = json.loads(capsys.readouterr().out)
+    ids = ",".join(map(str, answers["text_ids"]))
+    assert run("--ids", ids, "--dimensions", "64") == 0
+    by_ids = json.loads(capsys.readouterr().out)
+    assert by_text["data"] == by_ids["data"] and len(by_ids["data"][0]["embedding"]) == 64
+    assert np.linalg.norm(by_ids["data"][0]["embedding"]) == pytest.approx(1, abs=1e-6)
+
+
+def test_bad_records_are_counted_and_have_no_vector(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "a.txt", tmp_path / "a.npy"
+    source.write_bytes(b"one\n\xff\n" + b"word " * 3000 + b"\nlast\n")
+    assert run("--in", str(source), "--out", str(out), "--stats") == 0
+    vectors = np.load(out)
+    assert np.isnan(vectors).all(axis=1).tolist() == [False, True, True, False]
+    said = capsys.readouterr().err
+    assert "record 2: no UTF-8" in said and "record 3: too long" in said and "2 bad" in said
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".jsonl", ".json", ".parquet"])
+def test_a_run_that_was_cut_off_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    source, whole, cut = tmp_path / "a.txt", tmp_path / f"whole{suffix}", tmp_path / f"cut{suffix}"
+    source.write_text("a\nb\nc\nd\ne\n")
+    assert run("--in", str(source), "--out", str(whole)) == 0
+    monkeypatch.setattr(embed, "AT_ONCE", 2)
+    vectors, calls = embed.Work.vectors, []
+
+    def failing(self: embed.Work, ids: Any) -> Any:
+        calls.append(len(ids))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return vectors(self, ids)
+
+    monkeypatch.setattr(embed.Work, "vectors", failing)
+    run("--in", str(source), "--out", str(cut))
+    assert not cut.exists()
+    part = tmp_path / f"{cut.name}.part"
+    with part.open("ab") as file:
+        file.write(b"half a row")
+    assert run("--in", str(source), "--out", str(cut)) == 0
+    assert calls == [2, 2, 2, 1]
+    assert cut.read_bytes() == whole.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", cut.name, whole.name]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give one of"),
+        (["--text", "a", "--ids", "1"], "give one of"),
+        (["--text", "a", "--task", "nonsense"], "no task"),
+        (["--text", "a", "--title", "t"], "no title"),
+        (["--text", "a", "--dimensions", "999"], "--dimensions"),
+        (["--text", "a", "--out", "a.bin"], "must end with"),
+        (["--text", "a", "--column", "x"], "go with --in"),
+        (["--ids", "99999"], "99999"),
+        (["--in", "missing.txt"], "missing.txt"),
+    ],
+)
+def test_wrong_use(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert run(*words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_language_model_embeds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["embed", str(tiny.path("llama-tiny", "q8_0")), "--text", "a"]
+    assert main([*words, "--device", "interpreter"]) == 2
+    assert "no embedding model" in capsys.readouterr().err
