@@ -190,11 +190,16 @@ def most_tokens(depth: int) -> int:
 
 def _warm(model: LanguageModel, phase: Phase) -> None:
     """Record the plan and read what it launches."""
-    _fill(model, phase.depth)
-    piece = _piece(model, phase)
+    phase.launches = launches(model, phase.tokens, phase.depth)
+
+
+def launches(model: LanguageModel, tokens: int, depth: int) -> list[Launch]:
+    """What a pass of ``tokens`` after ``depth`` others launches; runs it once."""
+    _fill(model, depth)
+    piece = Piece(0, depth, _tokens(model, tokens))
     model.forward([piece])
     held = _held(model, piece.end)
-    phase.launches = [_launch(one, held) for one in model.plan_of([piece]).launches]
+    return [_launch(one, held) for one in model.plan_of([piece]).launches]
 
 
 def _fill(model: LanguageModel, depth: int) -> None:
