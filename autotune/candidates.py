@@ -13,7 +13,7 @@ from ferro import codegen
 from ferro.codegen.errors import ConfigError
 from ferro.codegen.program import Config, Program
 from ferro.dsl import ir
-from ferro.runtime.configs import Shipped, shipped
+from ferro.runtime.configs import best, shipped
 from ferro.runtime.device import Device
 
 
@@ -67,14 +67,10 @@ def ordered(problem: Problem, device: Device) -> list[Config]:
 def preset(problem: Problem, device: Device) -> Config | None:
     """What launches take as long as nothing is tuned here, with every constexpr named."""
     serving = (s for s in shipped() if s.serves(device.info, problem.target))
-    found = max((s for s in serving if s.covers(problem.place)), key=_names, default=None)
+    found = best([s for s in serving if s.covers(problem.place)])
     if found is None:
         return None
-    return replace(found.config, constants={**problem.default.constants, **found.config.constants})
-
-
-def _names(entry: Shipped) -> int:
-    return len(entry.sizes)
+    return replace(found, constants={**problem.default.constants, **found.constants})
 
 
 def _generated(problem: Problem, config: Config, device: Device) -> Candidate | Skipped:

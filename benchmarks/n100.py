@@ -29,7 +29,8 @@ from ferro.codegen.program import Config, Program, Target
 from ferro.measure import Request
 from ferro.profiling import Launch
 from ferro.report import emit, table
-from ferro.runtime.configs import Shipped, kernel_key, shipped
+from ferro.runtime.configs import best, kernel_key, shipped
+from ferro.runtime.listing import DeviceInfo
 from ferro.runtime.trials import Place
 
 VARIANTS = {
@@ -38,8 +39,11 @@ VARIANTS = {
 }
 PRODUCTS = ("matmul_q8", "gated_q8", "gated_q8_a8", "matmul_q4", "gated_q4_a8")
 CHUNK = 512  # k of one chunk
+BLOCK_COLUMNS = 32  # of a tile that writes int8 rows: a block
 ROWS = (1, 2, 4, 8, 16)
 COLUMNS = (16, 32)
+SHAPES = [(m, n, k) for n, k in ((9216, 1024), (1024, 4608)) for m in (1, 4, 8, 192, 762)]
+N100 = DeviceInfo(0, "intel-gpu", "Intel(R) UHD Graphics [ADL-N]", "", "", "", "gpu")
 NOTE = "PREDICTED from the assembly of ocloc for adl-n, not measured"
 
 
@@ -90,7 +94,7 @@ def product(name: str, config: Config, sizes: Mapping[str, int], variant: str) -
     loop = read.dot_loop
     assert loop is not None, f"{name} has no loop with dp4a"
     m, n, k = sizes["M"], sizes["N"], sizes["K"]
-    bm, bn = config.constants["BM"], config.constants["BN"]
+    bm, bn = config.constants["BM"], config.constants.get("BN", BLOCK_COLUMNS)
     tiles = math.ceil(m / bm) * math.ceil(n / bn)
     eus = tiles * cycles(read, bm, bn, k, weights(name)) / (device.EUS * device.CLOCK)
     width = k * (34 / 32 if "q8" in name else 20 / 32)  # bytes of a row of weights
@@ -145,10 +149,12 @@ def meaning(name: str) -> dict[str, Any]:
 
 def candidates(name: str) -> Iterator[Config]:
     schedule = find(name).definition.schedule
-    for bm in schedule["BM"].choices:
-        for bn in schedule["BN"].choices if "BN" in schedule else ():
-            if bm in ROWS and bn in COLUMNS:
-                yield Config({"BM": int(bm), "BN": int(bn)})
+    rows = [int(n) for n in schedule["BM"].choices if n in ROWS]
+    if "BN" not in schedule:
+        yield from (Config({"BM": bm}) for bm in rows)
+        return
+    columns = [int(n) for n in schedule["BN"].choices if n in COLUMNS]
+    yield from (Config({"BM": bm, "BN": bn}) for bm in rows for bn in columns)
 
 
 def ranked(name: str, sizes: Mapping[str, int], variant: str) -> list[tuple[Config, Prediction]]:
@@ -164,19 +170,17 @@ def ranked(name: str, sizes: Mapping[str, int], variant: str) -> list[tuple[Conf
     return sorted(found, key=lambda pair: pair[1].seconds)
 
 
-def chosen(name: str, sizes: Mapping[str, int]) -> Config | None:
+def chosen(name: str, sizes: Mapping[str, int], variant: str) -> Config | None:
     """The shipped config for this device."""
-    definition = find(name).definition
-    place = Place.of(kernel_key(definition), "simt-16-dp4a", sizes)
-    own: list[Shipped] = [one for one in shipped() if "intel-gpu" in one.devices]
-    fitting = [one for one in own if one.covers(place)]
-    return max(fitting, key=lambda one: len(one.sizes)).config if fitting else None
+    definition, target = find(name).definition, VARIANTS[variant]
+    place = Place.of(kernel_key(definition), target.name, sizes)
+    return best([one for one in shipped() if one.serves(N100, target) and one.covers(place)])
 
 
 def predicted(launch: Launch, variant: str) -> Prediction:
     """Any launch of a model: products by their assembly, others by bytes and peak arithmetic."""
-    if launch.kernel in PRODUCTS and (config := chosen(launch.kernel, launch.sizes)):
-        if {"BM", "BN"} <= set(config.constants):
+    if launch.kernel in PRODUCTS and (config := chosen(launch.kernel, launch.sizes, variant)):
+        if "BM" in config.constants:
             return product(launch.kernel, config, launch.sizes, variant)
     f32 = (launch.f32_operations or 0) / device.PEAK_F32
     dots = (launch.int8_operations or 0) / (device.PEAK_DOT * device.TILE_SHARE)
@@ -185,21 +189,24 @@ def predicted(launch: Launch, variant: str) -> Prediction:
 
 def show_configs() -> None:
     emit(NOTE)
-    shapes = [(m, n, k) for n, k in ((9216, 1024), (1024, 4608)) for m in (1, 4, 8, 192, 762)]
-    for variant in VARIANTS:
-        rows = []
-        for m, n, k in shapes:
-            sizes = {"M": m, "N": n, "K": k}
-            order = ranked("matmul_q8", sizes, variant)
-            best, second = order[0], order[1]
-            kept = chosen("matmul_q8", sizes)
-            rows.append([
-                f"{m} x {n} x {k}", str(best[0]), f"{1e3 * best[1].seconds:.2f}",
-                f"{best[1].share:.0%}", limit(best[1]), str(second[0]),
-                f"{1e3 * second[1].seconds:.2f}", str(kept),
-            ])  # fmt: skip
-        columns = ["rows x N x K", "fastest", "ms", "dp4a", "bound", "next", "ms", "shipped"]
-        emit(f"\nmatmul_q8, {variant}\n{table(columns, rows)}")
+    for name in PRODUCTS:
+        for variant in VARIANTS:
+            show_product(name, variant)
+
+
+def show_product(name: str, variant: str) -> None:
+    rows = []
+    for m, n, k in SHAPES:
+        sizes = {"M": m, "N": n, "K": k}
+        (first, made), (second, behind) = ranked(name, sizes, variant)[:2]
+        share = f"{made.share:.0%}" if made.share else None
+        times = [f"{1e3 * one.seconds:.2f}" for one in (made, behind)]
+        kept = chosen(name, sizes, variant)
+        rows.append(
+            [f"{m} x {n} x {k}", first, times[0], share, limit(made), second, times[1], kept]
+        )
+    columns = ["rows x N x K", "fastest", "ms", "dp4a", "bound", "next", "ms", "shipped"]
+    emit(f"\n{name}, {variant}\n{table(columns, rows)}")
 
 
 def limit(made: Prediction) -> str:

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -109,7 +109,14 @@ class Chooser:
         if target.name not in self._shipped:
             self._shipped[target.name] = [s for s in shipped() if s.serves(self.info, target)]
         found = [s for s in self._shipped[target.name] if s.covers(place)]
-        return max(found, key=lambda s: len(s.sizes)).config if found else None
+        return best(found)
+
+
+def best(found: Sequence[Shipped]) -> Config | None:
+    """The config that was chosen for the narrowest sizes, then for the narrowest kind of target."""
+    if not found:
+        return None
+    return max(found, key=lambda s: (len(s.sizes), max(map(len, s.targets)))).config
 
 
 def fits(config: Config, kernel: KernelDefinition) -> bool:

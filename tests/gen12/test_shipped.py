@@ -21,7 +21,7 @@ from ferro.codegen.gen12 import DEVICE, Statistics, available, statistics
 from ferro.codegen.program import Config, Program, Target
 from ferro.dsl import ir
 from ferro.measure import Request
-from ferro.runtime.configs import read_table
+from ferro.runtime.configs import Shipped, read_table
 
 pytestmark = pytest.mark.skipif(
     not available(), reason="`ocloc` is not installed (Debian: intel-opencl-icd)"
@@ -46,11 +46,12 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at one config; ``sizes`` are those that the config is shipped for."""
+    """A kernel at one config; ``sizes`` and ``variants`` are those that it is shipped for."""
 
     entry: Entry
     config: Config = field(default_factory=Config)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    variants: tuple[str, ...] = tuple(VARIANTS)
 
     def __str__(self) -> str:
         sizes = " ".join(f"{name}={size}" for name, size in self.sizes.items())
@@ -71,13 +72,19 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    table = importlib.resources.files("autotune") / "winners" / "n100.json"
-    winners = read_table(json.loads(table.read_text()))
+    both, plain = winners("n100.json"), winners("n100-plain.json")
     for entry in shipped():
-        own = [w for w in winners if w.kernel == f"{entry.module}.{entry.name}"]
+        key = f"{entry.module}.{entry.name}"
+        own = [w for w in both if w.kernel == key]
         if all(w.sizes for w in own):
             yield Case(entry)
         yield from (Case(entry, w.config, w.sizes) for w in own)
+        yield from (Case(entry, w.config, w.sizes, ("plain",)) for w in plain if w.kernel == key)
+
+
+def winners(name: str) -> list[Shipped]:
+    table = importlib.resources.files("autotune") / "winners" / name
+    return read_table(json.loads(table.read_text()))
 
 
 def case(name: str, sizes: Mapping[str, Any]) -> Case:
@@ -89,8 +96,9 @@ def compiled(program_text: str, options: tuple[str, ...]) -> tuple[Statistics, .
     return statistics(program_text, options, DEVICE)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("case", list(cases()), ids=str)
+@pytest.mark.parametrize(
+    ("case", "variant"), [(c, v) for c in cases() for v in c.variants], ids=str
+)
 def test_builds_without_spill_and_within_limits(case: Case, variant: str) -> None:
     for kernel, program in case.programs(variant):
         found = compiled(program.source, program.options)
