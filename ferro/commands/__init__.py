@@ -16,6 +16,8 @@ COMMANDS: dict[str, str] = {
     "generate": "answer a prompt, or chat at the terminal, with a language model",
     "serve": "serve a language model over HTTP, as OpenAI's API has it",
     "embed": "vectors of texts, by an embedding model",
+    "decide": "answer typed questions about a state with a decision model",
+    "scores": "the scores of a decision model after every token of a text, as a numpy file",
     "logits": "the logits after every token of a text, as a numpy file",
     "bench": "measure prefill and decode of a language model",
     "cache": "list, remove and explain compiled programs",

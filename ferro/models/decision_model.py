@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from ferro.models.architectures.decision_head import TYPES
+from ferro.models.decisions.deciding import Decider, Scores
+from ferro.models.decisions.prompts import Prompts
 from ferro.models.encoder import Encoder
 from ferro.models.errors import UnsupportedArchitecture, WrongValue
 from ferro.models.gguf import GgufFile
@@ -17,16 +19,26 @@ from ferro.models.packing import Input
 
 SUPPORTED = "lfm2-d1-omni"
 TYPE, TEMPERATURE = "decision.type", "decision.temperature."
+REASONS = {
+    "lfm2-d1": ": it answers by logits of several forms of each label, and how those are combined"
+    " is not published"
+}
 
-Scores = npt.NDArray[np.float32]
 
-
-class DecisionModel(Encoder):
+class DecisionModel(Encoder, Decider):
     """A decision model on a device. Close it, or use ``with``. ``temperatures`` are those that the
     file names, by what follows "decision.temperature." in their keys ("choice.3_5", "noul.2")."""
 
     kind = "decision"
     usual_context = 16384  # tokens of a prompt without media: the publisher's budget
+
+    @property
+    def name(self) -> str:
+        return self.file.path.stem
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        return Prompts(self.tokenizer, self.context)
 
     @property
     def temperatures(self) -> Mapping[str, float]:
@@ -41,7 +53,7 @@ class DecisionModel(Encoder):
         """
         found: list[Scores] = [np.empty(0, np.float32)] * len(inputs)
         for numbers, rows in self.passes(inputs):
-            ends = np.cumsum([len(inputs[i].wanted) for i in numbers])
+            ends = np.add.accumulate([len(inputs[i].wanted) for i in numbers])
             for i, part in zip(numbers, np.split(rows[:, 0], ends[:-1]), strict=True):
                 found[i] = part
         return found
@@ -66,7 +78,8 @@ class DecisionModel(Encoder):
         if kind != SUPPORTED or not made.head_blocks:
             raise UnsupportedArchitecture(
                 str(file.path),
-                f"decision models of type `{kind}` are not supported (supported: {SUPPORTED})",
+                f"decision models of type `{kind}` are not supported (supported: {SUPPORTED})"
+                f"{REASONS.get(kind, '')}",
             )
         temperatures(file, made.architecture)
 

@@ -159,3 +159,17 @@ def test_inputs_that_cannot_be(models: tuple[EmbeddingModel, DecisionModel]) -> 
         embedding.embed_ids([[1] * 2049])
     with pytest.raises(PassError, match="there is no token 9999"):
         decision.rows([9999])
+
+
+def test_decisions_are_the_same_alone_and_together(quick_stack: Stack) -> None:
+    criteria = {"a": None, "b": "the second", "c": 3.0}
+    asked = {
+        "x": {"type": "noul", "instructions": "Is it?"},
+        "y": {"type": "choice", "instructions": "Which?", "criteria": criteria},
+        "z": {"type": "score", "instructions": "How?", "criteria": ["low", "mid", "high"]},
+    }
+    path = tiny.path("lfm2-decision-tiny", "q8_0")
+    with DecisionModel.open(path, quick_stack.device, target=quick_stack.target) as model:
+        together = model.decide([2.5], asked)
+        for id, question in asked.items():
+            assert model.decide([2.5], {id: question}) == {id: together[id]}
