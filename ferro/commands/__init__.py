@@ -19,7 +19,7 @@ COMMANDS: dict[str, str] = {
     "decide": "answer typed questions about a state with a decision model",
     "scores": "the scores of a decision model after every token of a text, as a numpy file",
     "logits": "the logits after every token of a text, as a numpy file",
-    "bench": "measure prefill and decode of a language model",
+    "bench": "measure prefill and decode of a language model, or sequences of an embedding model",
     "cache": "list, remove and explain compiled programs",
     "demo": "run the main kernels here and compare every bit with the interpreter",
 }

@@ -1,4 +1,5 @@
-"""Measures prefill and decode of a language model, and checks that its text stays the same."""
+"""Measures prefill and decode of a language model, and checks that its text stays the same; of an
+embedding model the vectors of several sequences."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferro import __version__
-from ferro.commands import UsageError, engine_options, options
+from ferro.commands import UsageError, encoder_bench, engine_options, options
 from ferro.report import Progress, emit, note, table, to_json
 
 if TYPE_CHECKING:
     from ferro.models.language_model import LanguageModel
     from ferro.models.pace import Check, Measurement
+
+USUAL = "512"  # tokens of a prefill
 
 
 def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -22,9 +25,9 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
     parser.add_argument(
         "-p",
         "--prompt-tokens",
-        default="512",
         metavar="N[,N...]",
-        help="prefill so many tokens from an empty context (default 512; 0: none)",
+        help="prefill so many tokens from an empty context (default 512; 0: none); of an embedding"
+        " model the tokens of each sequence (default 12)",
     )
     parser.add_argument(
         "-n",
@@ -39,6 +42,12 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
         default="0",
         metavar="N[,N...]",
         help="tokens that are there before decoding (default 0)",
+    )
+    parser.add_argument(
+        "--sequences",
+        default="16,64",
+        metavar="N[,N...]",
+        help="of an embedding model: embed so many sequences at once (default 16,64)",
     )
     parser.add_argument(
         "-r", "--repetitions", type=int, default=3, metavar="N", help="samples of each (default 3)"
@@ -63,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     from ferro.models.pace import Pace
 
     path = options.model(args)
+    if kind(path) == "embedding":
+        return encoder_bench.run(args, path)
     prefills, decodes = sizes(args)
     if args.profile:
         return profile(args, path, prefills)
@@ -87,6 +98,15 @@ def run(args: argparse.Namespace) -> int:
     if not check.same:
         note("ferro bench: THE TEXT DIFFERED between repetitions")
     return 0 if check.same else 1
+
+
+def kind(path: Path) -> str:
+    """What the model of a file is for. Raises ModelError."""
+    from ferro.models.architectures import kind_of, recognise
+    from ferro.models.gguf import GgufFile
+
+    file = GgufFile(path)
+    return kind_of(file, recognise(file))
 
 
 def profile(args: argparse.Namespace, path: Path, prefills: list[int]) -> int:
@@ -119,7 +139,7 @@ def profile(args: argparse.Namespace, path: Path, prefills: list[int]) -> int:
 
 def sizes(args: argparse.Namespace) -> tuple[list[int], list[tuple[int, int]]]:
     """Sizes of prefills; tokens and depths of decodes. Raises UsageError."""
-    prefills = numbers(args.prompt_tokens, "-p")
+    prefills = numbers(USUAL if args.prompt_tokens is None else args.prompt_tokens, "-p")
     depths = numbers(args.depth, "-d")
     decodes = [(n, depth) for n in numbers(args.tokens, "-n") for depth in depths if n]
     prefills = [n for n in prefills if n]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ferro.commands import engine_options
+from ferro.commands import bench, engine_options
 from ferro.models.gguf_metadata import Metadata
 from ferro.models.passes import Piece
 from ferro.models.tokenizer import Tokenizer
@@ -100,4 +100,5 @@ def put_in_place(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> FakeModel
 
     Path("model.gguf").touch()
     monkeypatch.setattr(engine_options, "opened", opened)
+    monkeypatch.setattr(bench, "kind", lambda path: "language")
     return model
