@@ -1,4 +1,4 @@
-"""Serves a language model over HTTP, as OpenAI's API has it, until it is told to end."""
+"""Serves models over HTTP, as OpenAI's API has it, until it is told to end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from ferro.commands import UsageError, engine_options, options, sampling_options
+from ferro.commands import UsageError, engine_options, sampling_options, served_models
 
 if TYPE_CHECKING:
-    from ferro.models.language_model import LanguageModel
+    from ferro.serve.engine import Models
     from ferro.serve.settings import Settings
 
 MEGA = 1 << 20
@@ -38,12 +38,12 @@ NUMBERS = (
 
 
 def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    options.model_argument(parser)
+    served_models.configure(parser)
     group = parser.add_argument_group("where, and for whom")
     group.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")
     group.add_argument("--port", type=int, default=8088, help="port (default 8088, 0: a free one)")
     group.add_argument("--alias", action="append", default=[], metavar="NAME",
-                       help="another name of the model")  # fmt: skip
+                       help="another name of every model")  # fmt: skip
     group.add_argument("--api-key", action="append", default=[], metavar="[LABEL:]KEY",
                        help="a key that requests need (also: FERRO_API_KEY)")  # fmt: skip
     group.add_argument("--api-key-file", metavar="FILE",
@@ -79,15 +79,15 @@ def run(args: argparse.Namespace) -> int:
     from ferro.serve.server import Process
 
     chosen = settings(args)
-    path = options.model(args)
+    files = served_models.paths(args)
     given = [*args.api_key, *filter(None, [os.environ.get("FERRO_API_KEY")])]
     keys = Keys(given, args.api_key_file)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
-    def load(losses: int) -> AbstractContextManager[LanguageModel]:
+    def load(losses: int) -> AbstractContextManager[Models]:
         if losses > 1:
             args.device = fallback()
-        return engine_options.opened(args, path)
+        return served_models.opened(args, files)
 
     Process(load, chosen, keys).run(args.host, args.port)
     return 0

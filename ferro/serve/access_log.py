@@ -50,7 +50,7 @@ def line(scope: Scope, status: int, seconds: float) -> str:
     running = state.get("running")
     if running is not None:
         clocks = [job.clock for job in running.jobs]
-        pairs["prompt"] = sum(len(job.task.prompt) for job in running.jobs)
+        pairs["prompt"] = sum(job.task.prompt_tokens for job in running.jobs)
         pairs["cached"] = sum(clock.cached_tokens for clock in clocks)
         pairs["tokens"] = sum(clock.tokens for clock in clocks)
         if clocks and clocks[0].first is not None:

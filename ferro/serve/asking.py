@@ -11,7 +11,7 @@ from ferro.models.sampler import BadSampling, Sampling
 from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
 from ferro.serve.parameters import Flag, Free, Object, Parameter, Real, Text, Whole
-from ferro.serve.service import Service
+from ferro.serve.served import Served
 
 MOST_CHOICES = 64
 MOST_STOPS = 64
@@ -173,7 +173,7 @@ def choices(fields: Fields) -> int:
     return CHOICES.read(fields) or 1
 
 
-def seconds(service: Service, fields: Fields) -> float | None:
+def seconds(service: Served, fields: Fields) -> float | None:
     """How long the request may take: what it asks for, within the server's limit."""
     limit = service.settings.request_seconds
     asked = TIMEOUT.read(fields)

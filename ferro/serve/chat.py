@@ -19,10 +19,10 @@ from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
 from ferro.serve.grammars import HERMES_MARKS
 from ferro.serve.jobs import Ended, Task, Token
+from ferro.serve.language import ServedLanguage
 from ferro.serve.parameters import Flag, Items, Object, Parameter, Text, Whole
 from ferro.serve.replying import EventStream
 from ferro.serve.running import Running, attended
-from ferro.serve.service import Service
 from ferro.serve.settings import REASONING_FORMATS
 from ferro.serve.speech import Listener, Said, total
 from ferro.serve.thinking import OPEN, Budget
@@ -77,10 +77,10 @@ class Chat:
 
 
 async def chat_completions(request: Request) -> Response:
-    service: Service = request.app.state.service
+    service: ServedLanguage = request.app.state.service.language
     fields = await bodies.read(request, service.settings.most_bytes, CHAT)
     chat = await read(service, fields)
-    running = Running(service.engine, [chat.task])
+    running = Running(service.lane, [chat.task])
     request.state.running = running
     if chat.delivery.stream:
         return EventStream(running, chunks(service, chat, running))
@@ -89,7 +89,7 @@ async def chat_completions(request: Request) -> Response:
 
 
 async def apply_template(request: Request) -> Response:
-    service: Service = request.app.state.service
+    service: ServedLanguage = request.app.state.service.language
     fields = await bodies.read(request, service.settings.most_bytes, TALK)
     return bodies.Json({"prompt": await service.render(conversation(fields))})
 
@@ -97,7 +97,7 @@ async def apply_template(request: Request) -> Response:
 # ------------------------------------------------------------------------------- the request
 
 
-async def read(service: Service, fields: Fields) -> Chat:
+async def read(service: ServedLanguage, fields: Fields) -> Chat:
     """Raises ApiError."""
     service.check_name(asking.MODEL.read(fields))
     lfm2 = HERMES_MARKS[0] not in service.template.source and service.is_lfm2
@@ -131,7 +131,7 @@ async def read(service: Service, fields: Fields) -> Chat:
     return Chat(task, wanted, reasoning != "none", opened, form.names)
 
 
-def thinking_budget(service: Service, fields: Fields) -> int | None:
+def thinking_budget(service: ServedLanguage, fields: Fields) -> int | None:
     """How many tokens of reasoning there may be; None for any number."""
     found = BUDGET.read(fields)
     if found is None:
@@ -181,7 +181,7 @@ def likely(fields: Fields) -> int | None:
 # --------------------------------------------------------------------------------- the reply
 
 
-async def whole(service: Service, chat: Chat, running: Running) -> dict[str, Any]:
+async def whole(service: ServedLanguage, chat: Chat, running: Running) -> dict[str, Any]:
     """The body of a reply that is not streamed. Raises ApiError, Gone."""
     listeners = [chat.listener() for _ in range(running.choices)]
     said: list[list[Said]] = [[] for _ in listeners]
@@ -213,7 +213,7 @@ async def whole(service: Service, chat: Chat, running: Running) -> dict[str, Any
     }
 
 
-async def chunks(service: Service, chat: Chat, running: Running) -> AsyncIterator[bytes]:
+async def chunks(service: ServedLanguage, chat: Chat, running: Running) -> AsyncIterator[bytes]:
     """The events of a streamed reply. Raises ApiError, Gone."""
     head = replying.identity("chat.completion.chunk", "chatcmpl", service.name)
     listeners = [chat.listener() for _ in range(running.choices)]
@@ -264,7 +264,7 @@ def delta(listener: Listener, said: Said) -> dict[str, Any]:
     return found
 
 
-def known(service: Service, token: Token) -> list[dict[str, Any]]:
+def known(service: ServedLanguage, token: Token) -> list[dict[str, Any]]:
     """The entry of a token in ``logprobs.content``, if it is wanted and the token is text."""
     if token.likely is None or token.id in service.tokenizer.vocabulary.ends:
         return []

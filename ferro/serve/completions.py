@@ -11,13 +11,12 @@ from starlette.responses import Response
 
 from ferro.serve import asking, bodies, replying
 from ferro.serve.asking import Delivery
-from ferro.serve.errors import bad
 from ferro.serve.fields import Fields
-from ferro.serve.jobs import Task, Token
+from ferro.serve.jobs import Ended, Task, Token
+from ferro.serve.language import ServedLanguage
 from ferro.serve.parameters import Flag, Free, Parameter, Whole
 from ferro.serve.replying import EventStream, token_text
 from ferro.serve.running import Running, attended
-from ferro.serve.service import Service
 
 MOST_PROMPTS = 64
 MOST_LIKELY = 5
@@ -49,10 +48,10 @@ class Asked:
 
 
 async def completions(request: Request) -> Response:
-    service: Service = request.app.state.service
+    service: ServedLanguage = request.app.state.service.language
     fields = await bodies.read(request, service.settings.most_bytes, COMPLETION)
     asked = await read(service, fields)
-    running = Running(service.engine, asked.tasks)
+    running = Running(service.lane, asked.tasks)
     request.state.running = running
     if asked.delivery.stream:
         return EventStream(running, chunks(service, asked, running))
@@ -63,7 +62,7 @@ async def completions(request: Request) -> Response:
 # ------------------------------------------------------------------------------- the request
 
 
-async def read(service: Service, fields: Fields) -> Asked:
+async def read(service: ServedLanguage, fields: Fields) -> Asked:
     """Raises ApiError."""
     service.check_name(asking.MODEL.read(fields))
     given = prompts(fields)
@@ -112,15 +111,12 @@ def is_token(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-async def tokens(service: Service, prompt: str | list[int]) -> tuple[int, ...]:
+async def tokens(service: ServedLanguage, prompt: str | list[int]) -> tuple[int, ...]:
     if isinstance(prompt, str):
         return await service.encode_prompt(prompt, "prompt")
-    count = len(service.tokenizer)
-    strange = next((token for token in prompt if not 0 <= token < count), None)
-    if strange is not None:
-        raise bad(f"there is no token {strange} (there are {count})"[:200], "prompt")
-    service.check_length(tuple(prompt), "prompt")
-    return tuple(prompt)
+    ids = service.check_tokens(prompt, "prompt")
+    service.check_length(ids, "prompt")
+    return ids
 
 
 # --------------------------------------------------------------------------------- the reply
@@ -135,14 +131,14 @@ class Written:
     tokens: list[Token] = field(default_factory=list)
 
 
-async def whole(service: Service, asked: Asked, running: Running) -> dict[str, Any]:
+async def whole(service: ServedLanguage, asked: Asked, running: Running) -> dict[str, Any]:
     """The body of a reply that is not streamed. Raises ApiError, Gone."""
     written = [Written(asked.echo(i)) for i in range(running.choices)]
     async for event in running.events():
         if isinstance(event, Token):
             written[event.choice].text += event.text
             written[event.choice].tokens.append(event)
-        elif event is not None:
+        elif isinstance(event, Ended):
             written[event.choice].finish = replying.REASONS[event.finish]
     choices = []
     for i, each in enumerate(written):
@@ -159,7 +155,7 @@ async def whole(service: Service, asked: Asked, running: Running) -> dict[str, A
     }
 
 
-async def chunks(service: Service, asked: Asked, running: Running) -> AsyncIterator[bytes]:
+async def chunks(service: ServedLanguage, asked: Asked, running: Running) -> AsyncIterator[bytes]:
     """The events of a streamed reply. Raises ApiError, Gone."""
     head = replying.identity("text_completion", "cmpl", service.name)
     offsets = [0] * running.choices
@@ -180,7 +176,7 @@ async def chunks(service: Service, asked: Asked, running: Running) -> AsyncItera
             offsets[event.choice] += len(token_text(service.tokenizer, event.id)[0])
             if event.text or told:
                 yield chunk(event.choice, event.text, told, None)
-        else:
+        elif isinstance(event, Ended):
             left -= 1
             extra = {} if left else replying.joined_warnings(asked.delivery.warnings)
             extra |= {} if left else {"timings": replying.timings(running)}
@@ -189,7 +185,7 @@ async def chunks(service: Service, asked: Asked, running: Running) -> AsyncItera
         yield replying.event({**head, "choices": [], "usage": replying.usage(running)})
 
 
-def logprobs(service: Service, made: list[Token], offset: int) -> dict[str, Any] | None:
+def logprobs(service: ServedLanguage, made: list[Token], offset: int) -> dict[str, Any] | None:
     """The likelihoods of tokens in the schema of completions, the first one's text at ``offset``;
     None if they are not wanted."""
     tokenizer = service.tokenizer

@@ -10,18 +10,17 @@ from starlette.responses import Response
 from ferro import __version__
 from ferro.serve.bodies import Json
 from ferro.serve.errors import ApiError
-from ferro.serve.service import Service, describe
+from ferro.serve.service import Service
 
 
 async def models(request: Request) -> Response:
     service: Service = request.app.state.service
-    return Json({"object": "list", "data": [describe(service)]})
+    return Json({"object": "list", "data": [each.describe() for each in service.served]})
 
 
 async def one_model(request: Request) -> Response:
     service: Service = request.app.state.service
-    service.check_name(request.path_params["name"])
-    return Json(describe(service))
+    return Json(service.named(request.path_params["name"]).describe())
 
 
 async def health(request: Request) -> Response:
@@ -51,24 +50,12 @@ def loading() -> ApiError:
 
 
 def state(service: Service) -> dict[str, Any]:
-    """What the engine does and has done."""
-    engine, prefixes = service.engine, service.engine.prefixes
+    """What the engine does and has done: of the first model at the top, of each one by its kind."""
+    models = {each.kind: each.state() for each in service.served}
     return {
-        "model": service.name,
-        "device": str(service.model.device.info),
-        "devices_lost": engine.losses,
-        "slots": {"total": service.model.slots, "active": engine.active},
-        "waiting": engine.waiting,
-        "context": service.model.context,
-        "totals": vars(engine.totals),
-        "rates": {
-            "prefill_tokens_per_second": engine.pacing.prefill_rate,
-            "decode_pass_seconds": engine.pacing.decode_seconds,
-        },
-        "prefix_cache": {
-            "entries": len(prefixes),
-            "bytes": prefixes.nbytes,
-            **vars(prefixes.counts),
-        },
-        "memory": service.model.device.memory(),
+        **service.served[0].state(),
+        "device": str(service.device.info),
+        "devices_lost": service.engine.losses,
+        "models": models,
+        "memory": service.device.memory(),
     }

@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from ferro.models.completion import Finish, Options
-from ferro.models.sampler import Mask
+from ferro.models.packing import Input
+from ferro.models.sampler import Floats, Mask
 from ferro.serve.logprobs import Likely
 
 
@@ -49,6 +50,23 @@ class Task:
     tail: bool = False
     seconds: float | None = None
 
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self.prompt)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Inputs that an encoder is to compute, each in whatever pass has room for it."""
+
+    inputs: tuple[Input, ...]
+    seconds: float | None = None
+    choices: int = 1
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(map(len, self.inputs))
+
 
 @dataclass(frozen=True)
 class Token:
@@ -69,6 +87,14 @@ class Ended:
 
 
 @dataclass(frozen=True)
+class Encoded:
+    """An encoding is done: the ``rows`` float32 [1 or wanted rows, ...] of each of its inputs."""
+
+    choice: int
+    rows: list[Floats]
+
+
+@dataclass(frozen=True)
 class Failed:
     """The job is over without its end; ``reason`` is a word for scripts."""
 
@@ -76,7 +102,26 @@ class Failed:
     message: str
 
 
-Event = Token | Ended | Failed
+Event = Token | Ended | Encoded | Failed
+
+
+class Asking(Protocol):
+    """What every task tells of itself."""
+
+    @property
+    def choices(self) -> int:
+        """How many events end it."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it may take."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that came in."""
+
+
+Asked = TypeVar("Asked", bound=Asking)
 
 
 @dataclass
@@ -112,10 +157,10 @@ class Clock:
         }
 
 
-class Job:
+class Job(Generic[Asked]):
     """A task under way. ``listener`` hears its events in the engine's thread: it must be quick."""
 
-    def __init__(self, task: Task, listener: Callable[[Event], None]) -> None:
+    def __init__(self, task: Asked, listener: Callable[[Event], Any]) -> None:
         self.task, self.clock = task, Clock()
         self._listener = listener
         self.cancelled = False
@@ -137,7 +182,7 @@ class Job:
 
     def tell(self, event: Event) -> None:
         """For the engine: let the listener know, unless nobody listens any more."""
-        if isinstance(event, Ended):
+        if isinstance(event, Ended | Encoded):
             self.open.discard(event.choice)
         elif isinstance(event, Failed):
             self.open.clear()

@@ -42,7 +42,7 @@ def identity(kind: str, prefix: str, model: str) -> dict[str, Any]:
 
 def usage(running: Running) -> dict[str, Any]:
     """Tokens of all jobs of a request."""
-    prompt = sum(len(job.task.prompt) for job in running.jobs)
+    prompt = sum(job.task.prompt_tokens for job in running.jobs)
     made = sum(job.clock.tokens for job in running.jobs)
     cached = sum(job.clock.cached_tokens for job in running.jobs)
     return {
@@ -56,7 +56,7 @@ def usage(running: Running) -> dict[str, Any]:
 def timings(running: Running) -> Mapping[str, Any]:
     """Those of the first job."""
     job = running.jobs[0]
-    return job.clock.timings(len(job.task.prompt))
+    return job.clock.timings(job.task.prompt_tokens)
 
 
 def token_text(tokenizer: Tokenizer, token: int) -> tuple[str, list[int]]:

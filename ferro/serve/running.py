@@ -11,9 +11,9 @@ from starlette.types import Receive
 
 from ferro.models.completion import BadRequest
 from ferro.models.sampler import BadSampling
-from ferro.serve.engine import CLOSED, NUMBERS, TIMEOUT, Busy, Closing, Engine
 from ferro.serve.errors import ApiError, bad
-from ferro.serve.jobs import Ended, Event, Failed, Job, Task, Token
+from ferro.serve.jobs import Encoded, Encoding, Ended, Event, Failed, Job, Task, Token
+from ferro.serve.lanes import CLOSED, NUMBERS, TIMEOUT, Busy, Closing, Lane
 
 STATUS = {TIMEOUT: 504, CLOSED: 503, NUMBERS: 500}
 
@@ -26,17 +26,18 @@ class Running:
     """Jobs that were submitted together. Choices are numbered through: those of the second task
     come after those of the first. Make it in the event loop."""
 
-    def __init__(self, engine: Engine, tasks: Sequence[Task]) -> None:
+    def __init__(self, lane: Lane, tasks: Sequence[Task] | Sequence[Encoding]) -> None:
         """Raises ApiError."""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self.lane = lane
         self.jobs: list[Job] = []
         self.choices = sum(task.choices for task in tasks)
         first = 0
         try:
             for task in tasks:
                 job = Job(task, self._listener(first))
-                engine.submit(job)
+                lane.submit(job)
                 self.jobs.append(job)
                 first += task.choices
         except (BadRequest, BadSampling) as error:
@@ -64,7 +65,7 @@ class Running:
 
     async def events(
         self, ping_seconds: float | None = None
-    ) -> AsyncIterator[Token | Ended | None]:
+    ) -> AsyncIterator[Token | Ended | Encoded | None]:
         """What happens, to the end of the last choice; None where nothing did for ``ping_seconds``.
         Raises ApiError where a job failed, Gone where the client left."""
         left = self.choices
@@ -78,7 +79,7 @@ class Running:
                 raise Gone
             if isinstance(event, Failed):
                 raise ApiError(STATUS.get(event.reason, 503), event.message, code=event.reason)
-            left -= isinstance(event, Ended)
+            left -= isinstance(event, Ended | Encoded)
             yield event
 
     def _listener(self, first: int) -> Callable[[Event], None]:

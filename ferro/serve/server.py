@@ -11,23 +11,20 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import uvicorn
 
 from ferro.runtime.errors import DeviceError
 from ferro.serve.app import make_app, put_service
+from ferro.serve.engine import Models
 from ferro.serve.keys import Keys
 from ferro.serve.protocol import Protocol
 from ferro.serve.service import Service
 from ferro.serve.settings import Settings
 
-if TYPE_CHECKING:
-    from ferro.models.language_model import LanguageModel
-
 log = logging.getLogger("ferro.serve")
-# opens the model; the number is how often its device was lost
-Load = Callable[[int], AbstractContextManager["LanguageModel"]]
+# opens the models; the number is how often their device was lost
+Load = Callable[[int], AbstractContextManager[Models]]
 GRACE = 5.0  # seconds for last events to reach their readers
 
 
@@ -105,14 +102,14 @@ class Process:
         """Load, serve, wait for the end: one thread, whose memory is given back by it."""
         try:
             with Opened(self._load) as opened:
-                model = opened.model(0)
+                models = opened.models(0)
                 if self._over.is_set():
                     return
-                service = Service(model, self._settings, opened.model)
+                service = Service(models, self._settings, opened.models)
                 service.start()
                 put_service(self.app, service)
-                log.info("ready: %s on %s, %d slots of %d tokens", service.name,
-                         model.device.info, model.slots, model.context)  # fmt: skip
+                names = ", ".join(f"{each.name} ({each.kind})" for each in service.served)
+                log.info("ready: %s on %s", names, service.device.info)
                 self._over.wait()
                 service.close()
         except BaseException as error:
@@ -140,14 +137,14 @@ class Process:
 
 
 class Opened(contextlib.ExitStack):
-    """The model that is open, one at a time."""
+    """The models that are open, on one device at a time."""
 
     def __init__(self, load: Load) -> None:
         super().__init__()
         self._load = load
 
-    def model(self, losses: int) -> LanguageModel:
-        """Open it, after the one before was closed as far as that goes."""
+    def models(self, losses: int) -> Models:
+        """Open them, after those before were closed as far as that goes."""
         with contextlib.suppress(DeviceError):
             self.close()
         return self.enter_context(self._load(losses))

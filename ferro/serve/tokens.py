@@ -15,7 +15,7 @@ from ferro.serve.completions import is_token
 from ferro.serve.errors import bad
 from ferro.serve.parameters import Flag, Items, Parameter, Text
 from ferro.serve.replying import token_text
-from ferro.serve.service import Service
+from ferro.serve.served import Served
 
 CONTENT, PROMPT = Text(("content",)), Text(("prompt",))
 SPECIAL = Flag(("add_special", "add_special_tokens"))
@@ -31,13 +31,12 @@ DETOKENIZE: tuple[Parameter, ...] = (MODEL, IDS)
 
 
 async def tokenize(request: Request) -> Response:
-    service: Service = request.app.state.service
-    fields = await bodies.read(request, service.settings.most_bytes, TOKENIZE)
-    service.check_name(MODEL.read(fields))
+    fields = await bodies.read(request, request.app.state.service.settings.most_bytes, TOKENIZE)
+    service: Served = request.app.state.service.named(MODEL.read(fields))
     # llama.cpp adds no special tokens to `content` unless asked to, vLLM does to `prompt`
     content = CONTENT.read(fields)
     if "messages" in fields:
-        text = await service.render(conversation(fields))
+        text = await request.app.state.service.language.render(conversation(fields))
     else:
         text = content if content is not None else PROMPT.read(fields) or ""
         if content is None and "prompt" not in fields:
@@ -57,7 +56,7 @@ async def tokenize(request: Request) -> Response:
     return bodies.Json(found)
 
 
-def piece(service: Service, token: int) -> dict[str, Any]:
+def piece(service: Served, token: int) -> dict[str, Any]:
     """A token as llama.cpp tells of it: its text, or its bytes where they are none."""
     data = service.tokenizer.piece(token, special=True)
     try:
@@ -67,9 +66,8 @@ def piece(service: Service, token: int) -> dict[str, Any]:
 
 
 async def detokenize(request: Request) -> Response:
-    service: Service = request.app.state.service
-    fields = await bodies.read(request, service.settings.most_bytes, DETOKENIZE)
-    service.check_name(MODEL.read(fields))
+    fields = await bodies.read(request, request.app.state.service.settings.most_bytes, DETOKENIZE)
+    service: Served = request.app.state.service.named(MODEL.read(fields))
     ids = IDS.read(fields)
     if ids is None or not all(map(is_token, ids)):
         raise fields.wrong("tokens", "must be an array of token ids")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +45,9 @@ class Waiting:
 class Queue:
     """First come, first served. Jobs come in by any thread; the engine takes choices out."""
 
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
+    def __init__(self, changed: threading.Condition) -> None:
+        """``changed`` is the lock, and told of what comes in."""
+        self.changed = changed
         self._waiting: deque[Waiting] = deque()
 
     def __len__(self) -> int:
@@ -57,7 +57,6 @@ class Queue:
         """At the end: the first choice of a job, which its others follow once they can."""
         with self.changed:
             self._waiting.append(Waiting(job))
-            self.changed.notify()
 
     def put_rest(self, job: Job, fork: Fork | None) -> None:
         """In front: the further choices of a job."""
@@ -70,12 +69,16 @@ class Queue:
         with self.changed:
             return self._waiting.popleft() if self._waiting else None
 
-    def drop(self, condition: Callable[[Job], bool]) -> list[Waiting]:
-        """Take out all choices of jobs for which ``condition`` holds."""
+    def jobs(self) -> list[Job]:
+        """Those of which a choice waits."""
         with self.changed:
-            dropped = [each for each in self._waiting if condition(each.job)]
+            return [each.job for each in self._waiting]
+
+    def drop(self, job: Job) -> None:
+        """Take out all choices of a job."""
+        with self.changed:
+            dropped = [each for each in self._waiting if each.job is job]
             if dropped:
-                self._waiting = deque(each for each in self._waiting if each not in dropped)
+                self._waiting = deque(each for each in self._waiting if each.job is not job)
         for each in dropped:
             each.give_up()
-        return dropped

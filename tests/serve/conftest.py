@@ -22,7 +22,7 @@ def connect() -> Iterator[Connect]:
     opened: list[tuple[TestClient, Service]] = []
 
     def make(script: Any = None, settings: Any = None, **model: Any) -> TestClient:
-        service = Service(FakeModel(script, **model), Settings(**(settings or {})))
+        service = Service({"language": FakeModel(script, **model)}, Settings(**(settings or {})))
         service.start()
         client = TestClient(make_app(service), raise_server_exceptions=False)
         client.__enter__()
@@ -38,7 +38,7 @@ def connect() -> Iterator[Connect]:
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     """One server for the tests of a module."""
-    service = Service(FakeModel(context=512, slots=4), Settings())
+    service = Service({"language": FakeModel(context=512, slots=4)}, Settings())
     service.start()
     with TestClient(make_app(service), raise_server_exceptions=False) as found:
         yield found

@@ -14,8 +14,10 @@ from ferro.models.passes import Piece
 from ferro.models.sampler import Sampling
 from ferro.serve.engine import Engine
 from ferro.serve.jobs import Ended, Event, Failed, Job, Task, Token
+from ferro.serve.lanes import Gate
 from ferro.serve.pacing import Pacing
 from ferro.serve.prefixes import Prefixes
+from ferro.serve.stream_lane import StreamLane
 from tests.models import fakes
 
 GREEDY = Sampling(temperature=0)
@@ -70,15 +72,35 @@ class FakeModel(fakes.FakeModel):
         return 10 * tokens
 
 
+class Alone(Engine):
+    """An engine of one lane, with all that the lane has."""
+
+    def __init__(self, gate: Gate, lane: Any, **more: Any) -> None:
+        super().__init__(gate, [lane], **more)
+        self.lane = lane
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["lane"], name)
+
+
 def engine_on(
-    model: Any, budget: int = 0, most_waiting: int = 64, tails: bool = True, **more: Any
-) -> Engine:
-    pacing = Pacing(0.25, 0.4, 1024)
-    return Engine(model, pacing, Prefixes(model, budget, tails), most_waiting, **more)
+    model: Any,
+    budget: int = 0,
+    most_waiting: int = 64,
+    tails: bool = True,
+    reopen: Callable[[int], Any] | None = None,
+    **more: Any,
+) -> Alone:
+    """An engine of streams alone."""
+    gate, pacing = Gate(), Pacing(0.25, 0.4, 1024)
+    lane = StreamLane(gate, model, pacing, Prefixes(model, budget, tails), most_waiting)
+    if reopen is not None:
+        more["reopen"] = lambda losses: {"language": reopen(losses)}
+    return Alone(gate, lane, **more)
 
 
 @contextmanager
-def running(engine: Engine) -> Iterator[Engine]:
+def running(engine: Alone) -> Iterator[Alone]:
     engine.start()
     try:
         yield engine
@@ -122,7 +144,7 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.002)
 
 
-def run(engine: Engine, *tasks: Task) -> list[Heard]:
+def run(engine: Alone, *tasks: Task) -> list[Heard]:
     """All tasks at once, to their ends."""
     heard = [Heard(made) for made in tasks]
     for each in heard:

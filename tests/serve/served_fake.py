@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ferro.serve import protocol
@@ -33,4 +34,4 @@ if __name__ == "__main__":
     model.seconds = float(sys.argv[1])
     settings = Settings(shutdown_seconds=0.5, slice_seconds=0.02, most_waiting=32)
     keys = Keys(file=sys.argv[2] if len(sys.argv) > 2 else None)
-    Process(lambda losses: model, settings, keys).run("127.0.0.1", 0)
+    Process(lambda losses: nullcontext({"language": model}), settings, keys).run("127.0.0.1", 0)

@@ -14,8 +14,8 @@ from ferro.models.passes import Piece
 from ferro.models.sampler import BadSampling, Sampling
 from ferro.runtime.errors import DeviceLost
 from ferro.runtime.watchdog import Watchdog
-from ferro.serve.engine import BROKEN, CLOSED, TIMEOUT, Busy, Closing
 from ferro.serve.jobs import Ended
+from ferro.serve.lanes import BROKEN, CLOSED, TIMEOUT, Busy, Closing
 from tests.serve.fakes import FakeModel, Heard, engine_on, prompt, run, running, solo, task, until
 
 SEEDED = Sampling(temperature=0.8, seed=7)

@@ -185,15 +185,15 @@ def test_other_endpoints_say_what_is_wrong(client: TestClient, path: str) -> Non
 def test_a_full_queue_is_503_with_a_time_to_come_again(connect: Connect) -> None:
     client = connect(settings={"most_waiting": 0}, slots=1)
     service = client.app.state.service
-    service.model.seconds = 0.02
+    service.language.model.seconds = 0.02
     reply = client.post(TEXT, json={"prompt": ["a", "b", "c"], "max_tokens": 9})
     assert error(reply, 503)["code"] == "busy" and int(reply.headers["retry-after"]) >= 1
-    until(lambda: not service.engine.active)
+    until(lambda: not service.language.lane.active)
 
 
 def test_a_model_that_breaks_is_503_and_the_next_request_is_served(connect: Connect) -> None:
     client = connect()
-    model = client.app.state.service.model
+    model = client.app.state.service.language.model
     model.failure = RuntimeError("lost")
     assert error(client.post(CHAT, json=GREEDY), 503)
     model.failure = None
@@ -202,14 +202,14 @@ def test_a_model_that_breaks_is_503_and_the_next_request_is_served(connect: Conn
 
 def test_a_request_that_takes_too_long_is_504(connect: Connect) -> None:
     client = connect()
-    client.app.state.service.model.seconds = 0.02
+    client.app.state.service.language.model.seconds = 0.02
     reply = client.post(CHAT, json={**GREEDY, "timeout": 0.05, "max_tokens": 100})
     assert error(reply, 504)["code"] == "timeout"
 
 
 def test_what_breaks_in_a_stream_is_an_event(connect: Connect) -> None:
     client = connect()
-    client.app.state.service.model.failure = RuntimeError("lost")
+    client.app.state.service.language.model.failure = RuntimeError("lost")
     reply = client.post(CHAT, json={**GREEDY, "stream": True})
     last, done, _ = reply.text.split("\n\n")[-3:]
     assert "error" in json.loads(last.removeprefix("data: ")) and done == "data: [DONE]"
@@ -281,7 +281,7 @@ def malformed(draw: random.Random) -> bytes:
 
 def test_malformed_requests_change_nothing() -> None:
     draw = random.Random(1)
-    service = Service(FakeModel(context=128, slots=2), Settings(request_seconds=20))
+    service = Service({"language": FakeModel(context=128, slots=2)}, Settings(request_seconds=20))
     service.start()
     with TestClient(make_app(service), raise_server_exceptions=False) as client:
         before = client.post(CHAT, json=GREEDY).json()["choices"]
@@ -290,5 +290,5 @@ def test_malformed_requests_change_nothing() -> None:
             reply = post(client, data, draw.choice(PATHS))
             assert reply.status_code in (200, 400, 404, 413), (data, reply.text)
         assert client.post(CHAT, json=GREEDY).json()["choices"] == before
-        until(lambda: not service.engine.active and not service.engine.waiting)
+        until(lambda: not service.language.lane.active and not service.language.lane.waiting)
     service.close()

@@ -16,7 +16,7 @@ from tests.serve.fakes import FakeModel
 
 
 def connect(keys: Keys, **settings: object) -> TestClient:
-    service = Service(FakeModel(), Settings(**settings))
+    service = Service({"language": FakeModel()}, Settings(**settings))
     return TestClient(make_app(service, keys=keys), raise_server_exceptions=False)
 
 

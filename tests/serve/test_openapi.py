@@ -66,7 +66,7 @@ def test_schemathesis_finds_nothing() -> None:
     left_out = ("positive_data_acceptance", "not_a_server_error")
     checks = [check for check in CHECKS.get_all() if check.__name__ not in left_out]
     served: set[str] = set()
-    service = Service(FakeModel(context=48, slots=4), Settings(request_seconds=60))
+    service = Service({"language": FakeModel(context=48, slots=4)}, Settings(request_seconds=60))
     service.start()
     try:
         schema = schemathesis.openapi.from_asgi("/openapi.json", make_app(service))
@@ -90,6 +90,6 @@ def test_schemathesis_finds_nothing() -> None:
                 except Unsatisfiable:
                     continue  # nothing about it could be wrong
         assert served >= set(BODIES)
-        until(lambda: not service.engine.active and not service.engine.waiting)
+        until(lambda: not service.language.lane.active and not service.language.lane.waiting)
     finally:
         service.close()
