@@ -21,24 +21,24 @@ BODY = {"prompt": "word " * 20, "max_tokens": 12, "ignore_eos": True, "seed": 3}
 
 
 @contextmanager
-def load(losses: int) -> Iterator[LanguageModel]:
+def load(losses: int) -> Iterator[dict[str, LanguageModel]]:
     path = tiny.path("lfm2-tiny", "q8_0")
     with open_device() as device, LanguageModel.open(path, device, context=192, slots=2) as model:
-        yield model
+        yield {"language": model}
 
 
 @pytest.mark.device
 def test_a_lost_device_is_opened_again_and_goes_on_with_the_same_bits() -> None:
     with Opened(load) as opened:
-        model = opened.model(0)
-        if model.device.info.kind == "interpreter":
+        models = opened.models(0)
+        if models["language"].device.info.kind == "interpreter":
             pytest.skip("no OpenCL device")
-        service = Service(model, Settings(), opened.model)
+        service = Service(models, Settings(), opened.models)
         service.start()
         client = TestClient(make_app(service), raise_server_exceptions=False)
         before = client.post("/v1/completions", json=BODY).json()["choices"]
         for losses in (1, 2):
-            service.model.device.queue.watchdog.lose("as a test wants it")
+            service.device.queue.watchdog.lose("as a test wants it")
             reply = client.post("/v1/completions", json=BODY)
             assert reply.status_code == 503 and reply.json()["error"]["code"] == "broken"
             assert client.post("/v1/completions", json=BODY).json()["choices"] == before
