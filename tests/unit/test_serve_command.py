@@ -17,7 +17,7 @@ def settings(*words: str) -> Any:
 
 def test_defaults() -> None:
     found = settings()
-    assert (found.slice_seconds, found.decode_share, found.most_waiting) == (0.1, 0.4, 128)
+    assert (found.slice_seconds, found.decode_share, found.most_waiting) == (0.04, 0.4, 128)
     assert found.prefix_cache_bytes == 128 << 20 and found.request_seconds == 600
     assert found.sampling == {"penalise_prompt": False}
 
