@@ -166,6 +166,38 @@ def test_heads_that_an_int8_cache_does_not_take(tmp_path: Path, device: Device) 
         opened(written(tmp_path), device, cache="int8")
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("llama", "token_embd.weight"),
+        ("llama", "blk.1.attn_norm.weight"),
+        ("llama", "blk.2.attn_q.bias"),
+        ("llama", "rope_freqs.weight"),
+        ("llama", "output_norm.weight"),
+        ("lfm2", "blk.0.shortconv.conv.weight"),
+        ("lfm2", "blk.1.attn_k_norm.weight"),
+        ("gemma3", "blk.2.post_ffw_norm.weight"),
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused_wherever_they_are(
+    tmp_path: Path, device: Device, name: str, tensor: str, value: float
+) -> None:
+    biases = {f"blk.2.attn_{n}.bias": (ggufs.KV_HEADS * ggufs.HEAD,) for n in "kv"}
+    biases["blk.2.attn_q.bias"] = (ggufs.HEADS * ggufs.HEAD,)
+    if tensor == "rope_freqs.weight":
+        biases[tensor] = (ggufs.HEAD // 2,)
+    shapes = biases if name == "llama" else None
+    path = written(tmp_path, name, shapes=shapes)
+    info = GgufFile(path).tensor(tensor)
+    data = bytearray(path.read_bytes())
+    data[info.stop - 4 : info.stop] = np.float32(value).tobytes()
+    path.write_bytes(data)
+    for weights in ("q4", "f32"):
+        with pytest.raises(BadNumbers, match=f"`{tensor}`"):
+            opened(path, device, weights=weights)
+
+
 def test_what_a_model_was_made_for_is_the_context(tmp_path: Path, device: Device) -> None:
     with opened(written(tmp_path), device) as model:
         assert (model.context, model.slots, model.device) == (128, 1, device)
