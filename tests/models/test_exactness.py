@@ -19,9 +19,9 @@ from ferro.models.passes import Piece
 from ferro.runtime import open_device
 from ferro.runtime.device import Device
 from tests.models import tiny
-from tests.stacks import FULL, Stack, open_stack, quick_stack, stack
+from tests.stacks import FULL, Stack, open_stack, quick_stack, quickest_stack, stack
 
-__all__ = ["quick_stack", "stack"]
+__all__ = ["quick_stack", "quickest_stack", "stack"]
 
 CONTEXT, SLOTS = 96, 3
 IDS = tuple(np.random.default_rng(5).integers(0, 512, 90).tolist())
@@ -79,6 +79,23 @@ def any_config(device: Device, seed: int) -> Iterator[None]:
         schedule = kernel.schedule
         names = {name: kernel.parameters[name].choices for name in sorted(schedule)}
         return Config({name: chosen.choice(sorted(values)) for name, values in names.items()})
+
+    device.chooser = choose
+    try:
+        yield
+    finally:
+        device.chooser = before
+
+
+@contextmanager
+def split_or_grouped(device: Device, split: int, group: int) -> Iterator[None]:
+    """Walks are split between work-groups, or programs that share weights stand together."""
+    before = device.chooser
+
+    def choose(kernel: Any, sizes: Any, target: Any) -> Config:
+        walks = kernel.name.startswith(("matmul", "attention"))
+        shares = kernel.name.startswith("matmul") and split == 1
+        return Config({}, split=split if walks else 1, group=group if shares else 0)
 
     device.chooser = choose
     try:
@@ -161,6 +178,20 @@ def test_any_config(name: str, weights: str, cache: str, quick_stack: Stack) -> 
             opened(device, name, weights, cache, target=target) as model,
         ):
             assert same(sliced(model, IDS, (33, len(IDS))), wanted)
+
+
+@pytest.mark.parametrize(("split", "group"), [(4, 0), (1, 8)])
+@pytest.mark.parametrize("name", tiny.NAMES)
+def test_split_walks_and_grouped_programs(
+    name: str, split: int, group: int, quickest_stack: Stack
+) -> None:
+    _, wanted = quick(name, "q8", "f16")
+    device, target = quickest_stack.device, quickest_stack.target
+    with (
+        split_or_grouped(device, split, group),
+        opened(device, name, "q8", "f16", target=target) as model,
+    ):
+        assert same(sliced(model, IDS, (33, len(IDS))), wanted)
 
 
 # --- all devices ---------------------------------------------------------------------------------
