@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, median
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
@@ -62,8 +64,24 @@ def page(trials: Trials, run: Mapping[Place, Untried]) -> str:
     charts = [chart(trials, place, run.get(place, Untried())) for place in tried]
     template = environment.get_template("report.html.jinja")
     return template.render(
-        charts=charts, device=trials.device, made=time.strftime("%Y-%m-%d %H:%M")
+        charts=charts,
+        device=trials.device,
+        made=time.strftime("%Y-%m-%d %H:%M"),
+        gained=gained(each.winner for each in charts),
     )
+
+
+def gained(winners: Iterable[Trial | None]) -> str:
+    """What the winners of launches gained over their kernels' defaults, in words; "" for none."""
+    ratios = [trial.relative for trial in winners if trial is not None]
+    if not ratios:
+        return ""
+    faster = [1 / ratio for ratio in ratios if ratio < 1]
+    told = f"{len(ratios)} launches, {len(faster)} of them faster than by their default"
+    if faster:
+        told += f": {median(faster):.2f} times in the middle, {max(faster):.2f} at most"
+    mean = math.exp(fmean(map(math.log, ratios)))
+    return f"{told}; together {mean:.2f} of the defaults' times (geometric mean)"
 
 
 def chart(trials: Trials, place: Place, untried: Untried) -> Chart:

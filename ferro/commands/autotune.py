@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ferro.runtime.device import Device
     from ferro.runtime.trials import Trials
 
-LEAST_BUDGET = 10.0
+LEAST_BUDGET = 4.0  # seconds for a launch: the default, the shipped winner and some more
+BUDGET, WHOLE_BUDGET = 60.0, 170.0  # of named kernels, of all: within 3 minutes with the last build
 INTERRUPTED = 130
 
 
@@ -35,7 +36,10 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
         help=f"{options.KERNEL_HELP}; without one, the shipped kernels at their typical sizes",
     )
     parser.add_argument(
-        "--budget-s", type=float, default=60.0, metavar="S", help="seconds for all (default 60)"
+        "--budget-s",
+        type=float,
+        metavar="S",
+        help=f"seconds for all (default {BUDGET:.0f}, {WHOLE_BUDGET:.0f} without a kernel)",
     )
     parser.add_argument(
         "--report",
@@ -51,6 +55,8 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
 def run(args: argparse.Namespace) -> int:
     from ferro.runtime.trials import Trials
 
+    if args.budget_s is None:
+        args.budget_s = BUDGET if args.kernels else WHOLE_BUDGET
     with options.open_device(args) as device:
         if device.info.kind == "interpreter":
             raise UsageError("the interpreter has no schedules to tune; name an OpenCL device")
@@ -138,7 +144,10 @@ def teller(progress: Progress, problem: Problem) -> Any:
 
 def results(tunings: list[Tuning]) -> str:
     columns = ["kernel", "sizes", "winner", "ms", "of default", "tried", "known", "left"]
-    return table(columns, [row(tuning) for tuning in tunings])
+    from autotune.report import gained
+
+    text = table(columns, [row(tuning) for tuning in tunings])
+    return f"{text}\n{gained([tuning.winner for tuning in tunings])}".rstrip()
 
 
 def row(tuning: Tuning) -> list[object]:

@@ -48,7 +48,8 @@ SIZE = ["--dim", "N=5000", "--budget-s", "600"]
 def test_winner_and_gain_in_a_table(behave: Any, file: str, capsys: Capture) -> None:
     behave({16: 0.5})
     assert main(["autotune", file, *SIZE]) == 0
-    heading, row = capsys.readouterr().out.splitlines()
+    heading, row, gained = capsys.readouterr().out.splitlines()
+    assert "1 launches, 1 of them faster" in gained and "together 0.50 of" in gained
     assert heading.split() == "kernel sizes winner ms of default tried known left".split()
     assert row.split() == ["double", "N=5000", "BLOCK=16", "500", "0.50", "2", "0", "0"]
     assert main(["autotune", file, *SIZE]) == 0
@@ -175,7 +176,7 @@ def test_budget_is_shared_and_what_is_left_is_told(
     assert main(["autotune", "norms.rmsnorm", "--budget-s", "0"]) == 0
     printed = capsys.readouterr()
     assert "left by the budget: 1 launches (rmsnorm K=1024 M=192)" in printed.err
-    assert len(printed.out.splitlines()) == 2
+    assert len(printed.out.splitlines()) == 3
 
 
 @pytest.mark.parametrize(

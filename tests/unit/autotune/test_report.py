@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from autotune.candidates import Skipped
-from autotune.report import SLOWEST, WIDTH, Untried, bar, page
+from autotune.report import SLOWEST, WIDTH, Untried, bar, gained, page
 from ferro.codegen.program import Config
 from ferro.runtime.trials import Trial, Trials
 
@@ -53,6 +53,16 @@ def test_page_shows_times_winner_failures_and_what_was_not_tried() -> None:
     assert "wrong: 3 elements differ (1): BLOCK=256" in text
     assert "2 tile too large" in text
     assert "a device &amp; its driver" in text and "norms.&lt;rmsnorm&gt;" in text
+
+
+def test_what_was_gained_is_told_in_all() -> None:
+    winners = [trial(16, relative=ratio) for ratio in (1.0, 0.5, 0.25)]
+    told = gained([*winners, None])
+    assert told == (
+        "3 launches, 2 of them faster than by their default: 3.00 times in the middle, "
+        "4.00 at most; together 0.50 of the defaults' times (geometric mean)"
+    )
+    assert gained([]) == gained([None]) == ""
 
 
 def test_page_names_what_the_budget_left_and_times_of_an_earlier_program() -> None:
