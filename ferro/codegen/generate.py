@@ -235,12 +235,13 @@ def _entry(
     name = e.names.fresh(kernel.name)
     if target.kind == "simt":
         e.names.fresh("lane")
-    if target.kind == "simt":
-        e.shared_buffers |= rewritten(kernel)
     e.mark(kernel.span)
     head = e.writer.mark
     prologue = _Prologue(expanded, e, scratch)
     prologue.write()
+    if target.kind == "simt":
+        again = rewritten(kernel)  # `y`, where a store of blocks writes `y.q`, `y.s` and `y.b`
+        e.shared_buffers |= {name for name in e.pointers if name.split(".")[0] in again}
     ordered = order(kernel, config.group)
     e.program_ids = ordered.ids
     if ordered.guard is not None:

@@ -60,3 +60,33 @@ def overlapping(x: tl.ptr[tl.f32, N], y: tl.out[tl.f32, N]):
 def test_lanes_wait_before_they_overwrite_each_other() -> None:
     source = codegen.generate(overlapping.specialise(), Target("simt", 16), Config()).source
     assert "barrier(CLK_GLOBAL_MEM_FENCE)" in source[source.index("for (") :]
+
+
+@kernel
+def mirrored_blocks(x: tl.ptr[tl.f32, 16, 32], y: tl.a8_out[16, 32]):
+    m = tl.arange(0, 16)
+    k = tl.arange(0, 32)
+    q, s = tl.quantize_i8(tl.load(x[m[:, None], k[None, :]]))
+    tl.store_block(y, m, 0, q, s)
+    tl.store_block(y, 15 - m, 0, q, s)
+
+
+@kernel
+def blocks_once(x: tl.ptr[tl.f32, 16, K], y: tl.a8_out[16, K]):
+    m = tl.arange(0, 16)
+    for kb in range(tl.cdiv(K, 32)):
+        k = kb * 32 + tl.arange(0, 32)
+        v = tl.load(x[m[:, None], k[None, :]], mask=(k < K)[None, :], other=0.0)
+        q, s = tl.quantize_i8(v)
+        tl.store_block(y, m, kb, q, s)
+
+
+def test_lanes_wait_before_they_overwrite_parts_of_a_block() -> None:
+    made = codegen.generate(mirrored_blocks.specialise(), Target("simt", 16), Config())
+    stores = 2 * 3  # values, scales and sums
+    assert made.source.count("barrier(CLK_GLOBAL_MEM_FENCE)") == stores
+
+
+def test_blocks_that_are_written_once_need_no_barrier() -> None:
+    source = codegen.generate(blocks_once.specialise(), Target("simt", 16), Config()).source
+    assert "barrier(CLK_GLOBAL_MEM_FENCE)" not in source
