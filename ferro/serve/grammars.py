@@ -83,7 +83,18 @@ class Grammars:
         if matcher.is_error():
             reason = matcher.get_error().partition("\n")[0]
             raise bad(f"{problem}: {reason}"[:500], param)
-        return lambda: GrammarGuide(matcher.deep_copy(), len(self._tokenizer))
+
+        def made() -> GrammarGuide:
+            return GrammarGuide(matcher.deep_copy(), len(self._tokenizer))
+
+        try:
+            # some grammars that have no text show it with the first token only
+            begins = made().begins()
+        except GrammarFailed as error:
+            raise bad(f"{problem}: {error}"[:500], param) from None
+        if not begins:
+            raise bad(f"{problem}: no text has this form", param)
+        return made
 
     def _tokens(self) -> Any:
         if self._known is None:
@@ -103,7 +114,11 @@ class GrammarGuide:
     def forced(self) -> int | None:
         return None
 
-    def allowed(self) -> Mask | None:
+    def begins(self) -> bool:
+        """Whether there is a token that is let through."""
+        return bool(self.allowed().any())
+
+    def allowed(self) -> Mask:
         self._matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
         if self._matcher.is_error():
             raise GrammarFailed(self._matcher.get_error().partition("\n")[0])

@@ -139,6 +139,7 @@ def test_a_json_object(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("schema", "named"),
     [
+        ({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "cannot be enforced"),
         ({"not": {"type": "string"}}, '"not"'),
         ({"type": "array", "uniqueItems": True}, "uniqueItems"),
         ({"if": {}, "then": {}}, '"if"'),
