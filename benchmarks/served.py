@@ -40,7 +40,7 @@ class Reply:
 class Served:
     """A server under way."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[Any]
     host: str
     port: int
 

@@ -142,7 +142,7 @@ class Traffic:
 
 
 def told(reply: Reply) -> str:
-    return reply.error or str(reply.status)
+    return reply.error if reply.error and reply.status == 200 else str(reply.status)
 
 
 def soaked(served: Served, minutes: float, seed: int) -> dict[str, Any]:
