@@ -165,7 +165,8 @@ def row(tuning: Tuning) -> list[object]:
 
 
 def name(trial: Any) -> str:
-    return f"{trial.name} (default)" if trial.is_default else str(trial.name)
+    marks = {"default": trial.is_default, "uncertain": trial.uncertain}
+    return " ".join([trial.name, *(f"({mark})" for mark, holds in marks.items() if holds)])
 
 
 def sizes(found: Any) -> str:
@@ -193,6 +194,7 @@ def listing(trials: Trials, device: Device) -> list[dict[str, Any]]:
                 "sizes": str(place),
                 "winner": best.name if best else "none works",
                 "of default": round(best.relative, 3) if best else None,
+                "uncertain": best.uncertain if best else None,
                 "from": f"{len(trials.at(place))} trials here",
             }
         )
@@ -206,6 +208,7 @@ def listing(trials: Trials, device: Device) -> list[dict[str, Any]]:
                         "sizes": str(Place.of(entry.kernel, target.name, entry.sizes)),
                         "winner": str(entry.config),
                         "of default": None,
+                        "uncertain": None,
                         "from": "shipped",
                     }
                 )
@@ -219,6 +222,7 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
         "target": tuning.problem.target.name,
         "sizes": dict(tuning.problem.sizes),
         "winner": best.to_json() if best else None,
+        "uncertain": best is not None and best.uncertain,
         "tried": [trial.to_json() for trial in tuning.tried],
         "skipped": [{"config": str(s.config), "reason": s.reason} for s in tuning.skipped],
         "known": tuning.known,
@@ -231,6 +235,9 @@ def complain(tuning: Tuning) -> None:
     for reason, trials in tuning.failures.items():
         names = "; ".join(trial.name for trial in trials)
         note(f"{tuning.problem}: {len(trials)} {reason} ({names})")
+    if tuning.winner is not None and tuning.winner.uncertain:
+        spread = f"{tuning.winner.spread:.0%}"
+        note(f"{tuning.problem}: uncertain, times differ by {spread}: run it on a quieter machine")
     if tuning.left:
         names = "; ".join(map(str, tuning.left))
         note(f"{tuning.problem}: {len(tuning.left)} left by the budget ({names})")

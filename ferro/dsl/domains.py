@@ -169,7 +169,7 @@ class Domains:
                     op.span,
                     "the last tile is stored without a mask at its end: how far"
                     " it reaches depends on the tile size",
-                    f"mask the store with `{name}`",
+                    f"mask the store with `{name}`, beside what its mask says already",
                 )
         return None
 

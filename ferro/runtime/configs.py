@@ -81,10 +81,14 @@ class Chooser:
         return found[1]
 
     def _forced(self, kernel: KernelDefinition) -> Config | None:
-        config = self.forced.get(kernel.name) or self.forced.get("")
+        if kernel.name in self.forced:
+            return self.forced[kernel.name]
+        config = self.forced.get("")
         if config is None:
             return None
-        own = {n: v for n, v in config.constants.items() if n in kernel.schedule}
+        declared = kernel.schedule
+        own = {n: v for n, v in config.constants.items()
+               if n in declared and v in declared[n].choices}  # fmt: skip
         return replace(config, constants=own)
 
     def _choose(self, kernel: KernelDefinition, place: Place, target: Target) -> Config | None:
@@ -183,12 +187,18 @@ def config_defaults() -> dict[str, Any]:
 
 
 def parse_forced(text: str) -> dict[str, Config]:
-    """``FERRO_FORCE_CONFIG``: "BM=8 split=2" for every kernel, "matmul_q8: BM=8; softmax: default"
-    for some, by the kernel's name ("" for every one). Raises ConfigError."""
+    """``FERRO_FORCE_CONFIG``: "BM=8" for every kernel that offers it, "matmul_q8: BM=8 split=2;
+    softmax: default" for some, by the kernel's name ("" for every one). Raises ConfigError."""
     found = {}
     for part in filter(None, map(str.strip, text.split(";"))):
         name, colon, words = part.rpartition(":")
-        found[name.strip() if colon else ""] = parse_config(words)
+        made = parse_config(words)
+        if not colon and made != Config(made.constants, prefetch=made.prefetch):
+            raise ConfigError(
+                f"{FORCE}: `{part}`: lanes, lane_axis, split, dot and group do not suit every"
+                f" kernel: write `KERNEL: {part}`"
+            )
+        found[name.strip()] = made
     return found
 
 

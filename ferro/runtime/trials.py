@@ -84,6 +84,12 @@ class Trial:
     def name(self) -> str:
         return str(self.config)
 
+    @property
+    def uncertain(self) -> bool:
+        """Whether its times differ by more than it gains on the default: another program may have
+        decided."""
+        return self.outcome == "timed" and not self.is_default and self.spread > 1 - self.relative
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "config": config_to_json(self.config)}
 

@@ -104,6 +104,7 @@ def test_list_shows_own_and_shipped_winners(
         "sizes": "M<=4",
         "winner": "BLOCK=64",
         "of default": None,
+        "uncertain": None,
         "from": "shipped",
     }
 

@@ -83,14 +83,27 @@ def test_forced_configs_by_kernel() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["split=2", "lanes=8", "BM=8 group=4; rmsnorm: BLOCK=64"])
+def test_what_suits_one_kernel_needs_its_name(text: str) -> None:
+    with pytest.raises(ConfigError, match="write `KERNEL: "):
+        configs.parse_forced(text)
+
+
+def test_a_value_that_a_kernel_does_not_offer_is_not_forced_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(configs.FORCE, "BLOCK=7")
+    assert Chooser(INFO)(rmsnorm, SIZES, SIMD) == Config()
+
+
 # --- the order ----------------------------------------------------------------------------------
 
 
 def test_forced_comes_first_and_only_with_own_constexprs(monkeypatch: pytest.MonkeyPatch) -> None:
     won(Config({"BLOCK": 1024}))
-    monkeypatch.setenv(configs.FORCE, "BM=8 BLOCK=64 split=2; double: default")
+    monkeypatch.setenv(configs.FORCE, "BM=8 BLOCK=64 prefetch=0; double: default")
     chooser = Chooser(INFO)
-    assert chooser(rmsnorm, SIZES, SIMD) == Config({"BLOCK": 64}, split=2)
+    assert chooser(rmsnorm, SIZES, SIMD) == Config({"BLOCK": 64}, prefetch=False)
     assert chooser(double, {"N": 5}, SIMD) == Config()
 
 

@@ -29,6 +29,13 @@ def trial(name: int, relative: float = 1.0, **changes: object) -> Trial:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
+def test_a_gain_that_is_less_than_the_spread_is_uncertain() -> None:
+    assert trial(64, 0.9, spread=0.2).uncertain
+    assert not trial(64, 0.9, spread=0.05).uncertain
+    assert not trial(256, spread=0.5).uncertain
+    assert not trial(64, 0.0, outcome="wrong").uncertain
+
+
 @pytest.mark.parametrize(
     ("size", "rounded"), [(0, 0), (1, 1), (2, 2), (3, 4), (192, 256), (256, 256), (257, 512)]
 )
