@@ -24,6 +24,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="q4: 4 bits where the file has 4, else 8; q8: always 8; f32: weights and activations "
         "in float32, to compare with (default q4)",
     )
+    batch_argument(group)
+
+
+def batch_argument(group: argparse._ArgumentGroup) -> None:
+    """How many tokens of questions share a pass."""
     group.add_argument(
         "--decision-batch",
         dest="batch",

@@ -9,7 +9,13 @@ import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from ferro.commands import UsageError, engine_options, sampling_options, served_models
+from ferro.commands import (
+    UsageError,
+    encoder_options,
+    engine_options,
+    sampling_options,
+    served_models,
+)
 
 if TYPE_CHECKING:
     from ferro.serve.engine import Models
@@ -54,6 +60,7 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
     group = parser.add_argument_group("how requests share the device")
     group.add_argument("--lm-slots", "--slots", dest="slots", type=int, default=4, metavar="N",
                        help="requests that are served at once (default 4)")  # fmt: skip
+    encoder_options.batch_argument(group)
     group.add_argument("--no-prefix-tail", action="store_true",
                        help="keep no ends of conversations")  # fmt: skip
     group.add_argument("--no-warmup", action="store_true",

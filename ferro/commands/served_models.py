@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The option that names a kind of model; `--model` and no option take any.
-OPTIONS = {"language": "--lm", "embedding": "--model"}
+OPTIONS = {"language": "--lm", "embedding": "--model", "decision": "--d1"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"{options.MODEL_HELP}, of any "
                         "kind that is served; one of each kind")  # fmt: skip
     parser.add_argument("--lm", dest="language", metavar="MODEL", help="a language model")
+    parser.add_argument("--d1", dest="decision", metavar="MODEL", help="a decision model")
     parser.add_argument("--model", dest="any_model", metavar="MODEL",
                         help="an embedding model, or any other")  # fmt: skip
 
@@ -31,7 +32,8 @@ def paths(args: argparse.Namespace) -> dict[str, Path]:
 
     anything = [*args.models, *filter(None, [args.any_model])]
     given = [("", name) for name in anything]
-    given += [("language", args.language)] if args.language else []
+    for kind, name in (("language", args.language), ("decision", args.decision)):
+        given += [(kind, name)] if name else []
     found: dict[str, Path] = {}
     for wanted, name in given:
         path = located(name)
@@ -67,6 +69,8 @@ def opened(args: argparse.Namespace, files: Mapping[str, Path]) -> Iterator[dict
     options.check_context(args.context, "--ctx")
     language = {"cache": args.cache, "context": args.context, "slots": args.slots}
     how: dict[str, dict[str, Any]] = {"language": language}
+    if args.batch is not None:
+        how["decision"] = {"batch": args.batch}
     with ExitStack() as stack:
         device = stack.enter_context(options.open_device(args))
         yield {

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ferro.models.renderer import TemplateError
-from ferro.serve import chat, completions, info, metrics, openapi, page, tokens
+from ferro.serve import chat, completions, info, metrics, openapi, page, systemone, tokens
 from ferro.serve.access_log import Logged
 from ferro.serve.bodies import Json
 from ferro.serve.errors import ApiError
@@ -35,6 +35,8 @@ SERVED: dict[str, tuple[str, Endpoint]] = {
     "/apply-template": ("POST", chat.apply_template),
     "/tokenize": ("POST", tokens.tokenize),
     "/detokenize": ("POST", tokens.detokenize),
+    "/v1/systemone": ("POST", systemone.systemone),
+    "/systemone": ("POST", systemone.systemone),
     "/v1/models": ("GET", info.models),
     "/models": ("GET", info.models),
     "/v1/models/{name:path}": ("GET", info.one_model),

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ferro import __version__
-from ferro.serve import asking, chat, completions, parameters, tokens
+from ferro.serve import asking, chat, completions, parameters, systemone, tokens
 from ferro.serve.bodies import Json
 from ferro.serve.parameters import Parameter, Schema
 
@@ -20,6 +20,7 @@ BODIES: dict[str, Sequence[Parameter]] = {
     "/v1/chat/completions": chat.CHAT,
     "/v1/completions": completions.COMPLETION,
     "/apply-template": chat.TALK,
+    "/v1/systemone": systemone.SYSTEMONE,
     "/tokenize": tokens.TOKENIZE,
     "/detokenize": tokens.DETOKENIZE,
 }
@@ -53,6 +54,30 @@ ERROR: Schema = {
     "additionalProperties": False,
 }
 
+# of llama.cpp's own endpoints, but for what is refused before them
+REFUSAL: Schema = {
+    "anyOf": [
+        {"$ref": "#/components/schemas/Error"},
+        {
+            "type": "object",
+            "properties": {
+                "error": {
+                    "type": "object",
+                    "properties": {
+                        "code": {"type": "integer"},
+                        "message": {"type": "string"},
+                        "type": {"type": "string"},
+                    },
+                    "required": ["code", "message", "type"],
+                    "additionalProperties": False,
+                }
+            },
+            "required": ["error"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
 
 async def openapi(request: Request) -> Response:
     return Json(document(request.app.routes))
@@ -72,7 +97,7 @@ def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
         "paths": paths,
         "security": [{}, {"key": []}],
         "components": {
-            "schemas": {"Error": ERROR},
+            "schemas": {"Error": ERROR, "Refusal": REFUSAL},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -96,7 +121,8 @@ def operation(path: str, verb: str) -> dict[str, Any]:
 def responses(path: str, errors: Mapping[int, str]) -> dict[str, Any]:
     """A good one, and those that tell what is wrong."""
     good: dict[str, Any] = {NOT_JSON[path]: {}} if path in NOT_JSON else {"application/json": {}}
-    wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    kind = "Refusal" if path.endswith("/systemone") else "Error"
+    wrong = {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind}"}}}
     return {
         "200": {"description": "as it was asked for", "content": good},
         **{str(status): {"description": text, "content": wrong} for status, text in errors.items()},

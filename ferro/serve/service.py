@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ferro.serve.decision import ServedDecision
 from ferro.serve.embedding import ServedEmbedding
 from ferro.serve.engine import Engine, Models, Reopen
 from ferro.serve.errors import ApiError
@@ -16,6 +17,7 @@ from ferro.serve.settings import Settings
 KINDS: dict[str, Callable[[Gate, Any, Settings], Served]] = {
     "language": ServedLanguage,
     "embedding": ServedEmbedding,
+    "decision": ServedDecision,
 }
 
 
@@ -64,6 +66,15 @@ class Service:
         """Raises ApiError where no such model is served."""
         found = self._of("embedding")
         assert isinstance(found, ServedEmbedding)
+        return found
+
+    @property
+    def decision(self) -> ServedDecision:
+        """Raises ApiError where no such model is served."""
+        if "decision" not in self._served:
+            raise ApiError(501, "This model is not a decision model", code="not_supported")
+        found = self._of("decision")
+        assert isinstance(found, ServedDecision)
         return found
 
     def named(self, name: str | None) -> Served:

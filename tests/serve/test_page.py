@@ -18,7 +18,7 @@ def test_the_page_asks_for_nothing_from_elsewhere(client: TestClient) -> None:
 
 def test_what_the_page_asks_for_is_there(client: TestClient) -> None:
     paths = re.findall(r'fetch\("([^"]+)"', client.get("/chat").text)
-    assert len(paths) == 2 and all(f"/{path}" in SERVED | ALWAYS for path in paths)
+    assert len(paths) == 3 and all(f"/{path}" in SERVED | ALWAYS for path in paths)
 
 
 def test_the_page_puts_no_text_into_markup(client: TestClient) -> None:

@@ -82,3 +82,33 @@ def test_a_phone_shows_the_whole_width(page: Any) -> None:
     page.click("#toggle")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.is_visible("#key") and page.get_attribute("#toggle", "aria-expanded") == "true"
+
+
+def test_decisions_by_the_keyboard_alone(page: Any) -> None:
+    page.wait_for_selector("#tab-decide:visible")
+    page.focus("#tab-chat")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#decide:visible")
+    assert page.is_hidden("#log") and page.inner_text("#model") == "d1"
+    page.focus("#state")
+    page.keyboard.type('{"text": "<b>twice</b>"}')
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.type("Is it a complaint?")
+    page.keyboard.press("Alt+q")
+    page.keyboard.type("Which team?")
+    page.select_option("fieldset:nth-child(2) select", "choice")
+    page.fill("fieldset:nth-child(2) textarea", "billing: invoices\nsales")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("fieldset:nth-child(2) .share")
+    assert page.locator(".share").count() == 4 and "tokens" in page.inner_text("#decided")
+    assert page.inner_text("fieldset:nth-child(2) dt:nth-of-type(1)") == "billing"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_an_error_of_a_decision_is_shown(page: Any) -> None:
+    page.click("#tab-decide")
+    page.select_option("#questions select", "score")
+    page.click("#answer")
+    page.wait_for_selector("#decided.error")
+    assert "2 to 10 levels" in page.inner_text("#decided")
