@@ -213,7 +213,7 @@ class Device(ABC):
         """Run, or record, what ``call`` describes."""
 
     def _chosen(self, call: calls.Call) -> Config:
-        return Config()
+        return self.bound(call.kernel, call.arguments, call.config, call.target)[0]
 
     def _call(
         self,

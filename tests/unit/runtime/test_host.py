@@ -157,3 +157,13 @@ def test_options_that_mean_nothing_are_refused(
     with pytest.raises((DeviceError, ConfigError), match=message):
         device.run(shifted, x, y, 1.0, **options)
     assert not y.any()
+
+
+def test_config_for_tells_what_a_launch_takes(
+    device: InterpreterDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = Config({"B": 32})
+    monkeypatch.setattr(device, "chooser", lambda *_: chosen)
+    x, y = np.ones(20, np.float32), np.zeros(20, np.float32)
+    assert device.config_for(shifted, x, y, 1.0) == chosen
+    assert device.config_for(shifted, x, y, 1.0, B=16) == Config()
