@@ -169,7 +169,9 @@ class Domains:
                     op.span,
                     "the last tile is stored without a mask at its end: how far"
                     " it reaches depends on the tile size",
-                    f"mask the store with `{name}`, beside what its mask says already",
+                    f"add `& ({name})` to the mask of the store"
+                    if op.attrs["masked"]
+                    else f"mask the store with `{name}`",
                 )
         return None
 

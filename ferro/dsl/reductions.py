@@ -271,7 +271,11 @@ class Reductions:
 
     def _ragged(self, op: ir.Op, coordinate: Coordinate) -> Problem:
         end = self.domains.end_text(coordinate)
-        masked = f"give the reduction the mask `{end}`"
+        masked = (
+            f"add `& ({end})` to the mask of the reduction"
+            if op.attrs.get("masked")
+            else f"give the reduction the mask `{end}`"
+        )
         loaded = f"mask one of the loads with `{end}` and `other=0`"
         return Problem(
             "FER515",

@@ -634,3 +634,19 @@ def test_accepted_programs_give_equal_bits_under_every_schedule(name: str) -> No
 def test_a_kernel_without_schedule_is_not_looked_at() -> None:
     parameters, body, _ = REFUSED["sum_of_tile_sums"]
     definition(parameters.replace("tl.schedule[32, 64, 128]", "tl.const"), body).specialise()
+
+
+MASKED = {
+    "store": (COUNT, "for k0 in range(0, n0, BLOCK):\n    k = k0 + tl.arange(0, BLOCK)\n"
+              "    tl.store(y[k], k, mask=k < N)", "add `& (k < n0)` to the mask of the store"),
+    "reduction": (*REFUSED["mask_past_the_chunk"][:2],
+                  "add `& (k < c.stop)` to the mask of the reduction"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_what_has_a_mask_for_something_else_is_told_what_to_add(name: str) -> None:
+    parameters, body, wanted = MASKED[name]
+    with pytest.raises(CompileError, match="FER515") as caught:
+        definition(parameters, body).specialise()
+    assert wanted in str(caught.value)
