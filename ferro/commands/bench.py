@@ -1,5 +1,5 @@
 """Measures prefill and decode of a language model, and checks that its text stays the same; of an
-embedding model the vectors of several sequences."""
+embedding model the vectors of several sequences, of a decision model the answers to requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferro import __version__
-from ferro.commands import UsageError, encoder_bench, engine_options, options
+from ferro.commands import UsageError, decision_bench, encoder_bench, engine_options, options
 from ferro.report import Progress, emit, note, table, to_json
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
         help="of an embedding model: embed so many sequences at once (default 16,64)",
     )
     parser.add_argument(
+        "--request",
+        metavar="FILE",
+        help="of a decision model: answer the request of a JSON file, or an array of them, at once"
+        " and one at a time",
+    )
+    parser.add_argument(
         "-r", "--repetitions", type=int, default=3, metavar="N", help="samples of each (default 3)"
     )
     parser.add_argument(
@@ -72,8 +78,11 @@ def run(args: argparse.Namespace) -> int:
     from ferro.models.pace import Pace
 
     path = options.model(args)
-    if kind(path) == "embedding":
-        return encoder_bench.run(args, path)
+    of = kind(path)
+    if args.request is not None and of != "decision":
+        raise UsageError(f"--request is for decision models, {path.name} is of the kind `{of}`")
+    if of in ("embedding", "decision"):
+        return {"embedding": encoder_bench, "decision": decision_bench}[of].run(args, path)
     prefills, decodes = sizes(args)
     if args.profile:
         return profile(args, path, prefills)

@@ -52,12 +52,9 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from ferro.models.decisions import requests
-
     path = options.model(args)
     bodies, single = given(args)
-    for i, body in enumerate(bodies):
-        check(requests.read, body, None if single else i)
+    check(bodies, single)
     with encoder_options.opened(args, path) as model:
         replies = model.replies(bodies)
     if args.json or args.request is not None:
@@ -109,17 +106,29 @@ def questions(asked: Sequence[tuple[str, list[str]]]) -> dict[str, Any]:
     return found
 
 
-def check(read: Any, body: Any, number: int | None) -> None:
+def requests_of(name: str) -> list[Any]:
+    """The requests of a file, at least one, all of which make sense. Raises UsageError,
+    BadDocument, DecisionError, OSError."""
+    found = document(name)
+    bodies = found if isinstance(found, list) else [found]
+    if not bodies:
+        raise UsageError(f"{name} holds no request")
+    check(bodies, not isinstance(found, list))
+    return bodies
+
+
+def check(bodies: Sequence[Any], single: bool) -> None:
     """Refuse what makes no sense before a model is loaded. Raises DecisionError."""
+    from ferro.models.decisions import requests
     from ferro.models.decisions.errors import DecisionError
 
-    try:
-        read(body)
-    except DecisionError as error:
-        if number is None:
-            raise
-        problem = f"request {number}: {error}"
-        raise DecisionError(problem, error.status, error.kind) from None
+    for i, body in enumerate(bodies):
+        try:
+            requests.read(body)
+        except DecisionError as error:
+            if single:
+                raise
+            raise DecisionError(f"request {i}: {error}", error.status, error.kind) from None
 
 
 # --------------------------------------------------------------------------------- for people
