@@ -15,7 +15,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ferro.models.renderer import TemplateError
-from ferro.serve import chat, completions, info, metrics, openapi, page, systemone, tokens
+from ferro.serve import (
+    chat,
+    completions,
+    embeddings,
+    info,
+    metrics,
+    openapi,
+    page,
+    systemone,
+    tokens,
+)
 from ferro.serve.access_log import Logged
 from ferro.serve.bodies import Json
 from ferro.serve.errors import ApiError
@@ -32,6 +42,8 @@ SERVED: dict[str, tuple[str, Endpoint]] = {
     "/v1/chat/completions": ("POST", chat.chat_completions),
     "/chat/completions": ("POST", chat.chat_completions),
     "/v1/completions": ("POST", completions.completions),
+    "/v1/embeddings": ("POST", embeddings.embeddings),
+    "/embeddings": ("POST", embeddings.embeddings),
     "/apply-template": ("POST", chat.apply_template),
     "/tokenize": ("POST", tokens.tokenize),
     "/detokenize": ("POST", tokens.detokenize),

@@ -83,10 +83,15 @@ def delivery(fields: Fields, warnings: tuple[str, ...] = ()) -> Delivery:
     for name in UNSUPPORTED:
         if name in fields:
             raise fields.wrong(name, "is not supported here")
+    return Delivery(stream, usage, warnings + unknown(fields))
+
+
+def unknown(fields: Fields) -> tuple[str, ...]:
+    """A warning of fields that nobody has read, if there are any."""
     strangers = fields.strangers(HARMLESS)
-    if strangers:
-        warnings += (f"fields that are not known here count for nothing: {', '.join(strangers)}",)
-    return Delivery(stream, usage, warnings)
+    if not strangers:
+        return ()
+    return (f"fields that are not known here count for nothing: {', '.join(strangers)}",)
 
 
 def options(

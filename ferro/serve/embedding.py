@@ -12,15 +12,22 @@ from ferro.serve.settings import Settings
 if TYPE_CHECKING:
     from ferro.models.embedding_model import EmbeddingModel
 
+SHORTENED = (512, 256, 128)  # dimensions that models were trained to be cut to
+
 
 class ServedEmbedding(Served):
     """Gives vectors of texts."""
 
     lane: EncoderLane
-    word, modality = "input", "embeddings"
+    modality = "embeddings"
 
     def __init__(self, gate: Gate, model: EmbeddingModel, settings: Settings) -> None:
         super().__init__(EncoderLane(gate, model, settings.most_waiting), settings)
 
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Of vectors, all of them first."""
+        return (self.model.out, *(n for n in SHORTENED if n < self.model.out))
+
     def details(self) -> dict[str, Any]:
-        return {"n_embd": self.model.out}
+        return {"n_embd": self.model.out, "dimensions": list(self.dimensions)}

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ferro import __version__
-from ferro.serve import asking, chat, completions, parameters, systemone, tokens
+from ferro.serve import asking, chat, completions, embeddings, parameters, systemone, tokens
 from ferro.serve.bodies import Json
 from ferro.serve.parameters import Parameter, Schema
 
@@ -19,6 +19,7 @@ from ferro.serve.parameters import Parameter, Schema
 BODIES: dict[str, Sequence[Parameter]] = {
     "/v1/chat/completions": chat.CHAT,
     "/v1/completions": completions.COMPLETION,
+    "/v1/embeddings": embeddings.EMBEDDING,
     "/apply-template": chat.TALK,
     "/v1/systemone": systemone.SYSTEMONE,
     "/tokenize": tokens.TOKENIZE,

@@ -13,9 +13,9 @@ from ferro.serve.settings import Settings
 
 
 class Served:
-    """One model. ``word`` is what goes into it and ``modality`` what comes out."""
+    """One model. ``modality`` is what comes out of it."""
 
-    word, modality = "prompt", "text"
+    modality = "text"
 
     def __init__(self, lane: Lane, settings: Settings) -> None:
         self.lane, self.settings = lane, settings
@@ -47,21 +47,26 @@ class Served:
         return tuple(await asyncio.to_thread(self.tokenizer.encode, text, **how))
 
     async def encode_prompt(self, text: str, param: str) -> tuple[int, ...]:
-        """Token ids of a whole input. Raises ApiError for one that the context cannot hold, of a
-        text that is much too long before it is encoded: the worst ones take seconds a megabyte."""
-        least = await asyncio.to_thread(self._least_tokens, text)
-        if least > self.model.context:
-            raise self._too_long(f"at least {least}", param)
-        prompt = await self.encode(text)
-        self.check_length(prompt, param)
-        return prompt
+        """Token ids of a prompt. Raises ApiError as ``ids`` does."""
+        return await asyncio.to_thread(self.ids, text, param)
 
-    def check_length(self, ids: tuple[int, ...], param: str) -> None:
+    def ids(self, text: str, param: str, what: str = "the prompt") -> tuple[int, ...]:
+        """Token ids of ``what`` is a whole input. Raises ApiError for one that the context cannot
+        hold, of a text that is much too long before it is encoded: the worst ones take seconds a
+        megabyte."""
+        least = self._least_tokens(text)
+        if least > self.model.context:
+            raise self._too_long(f"at least {least}", param, what)
+        found = tuple(self.tokenizer.encode(text))
+        self.check_length(found, param, what)
+        return found
+
+    def check_length(self, ids: tuple[int, ...], param: str, what: str = "the prompt") -> None:
         """Raises ApiError for a text that the context cannot hold, or that is empty."""
         if len(ids) > self.model.context:
-            raise self._too_long(str(len(ids)), param)
+            raise self._too_long(str(len(ids)), param, what)
         if not ids:
-            raise bad(f"the {self.word} has no tokens", param)
+            raise bad(f"{what} has no tokens", param)
 
     def check_tokens(self, ids: list[int], param: str) -> tuple[int, ...]:
         """Ids that came in a request. Raises ApiError for those that are none."""
@@ -117,8 +122,8 @@ class Served:
         tokens = range(len(self.tokenizer))
         return max(len(self.tokenizer.piece(token, special=True)) for token in tokens)
 
-    def _too_long(self, tokens: str, param: str) -> ApiError:
-        said = f"the {self.word} has {tokens} tokens, the context holds {self.model.context}"
+    def _too_long(self, tokens: str, param: str, what: str) -> ApiError:
+        said = f"{what} has {tokens} tokens, the context holds {self.model.context}"
         return bad(said, param, "context_length_exceeded")
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from ferro.serve.app import make_app
 from ferro.serve.service import Service
 from ferro.serve.settings import Settings
+from tests.serve.fake_encoder import FakeEncoder
 from tests.serve.fakes import FakeModel
 
 Connect = Callable[..., TestClient]
@@ -38,7 +39,8 @@ def connect() -> Iterator[Connect]:
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     """One server for the tests of a module."""
-    service = Service({"language": FakeModel(context=512, slots=4)}, Settings())
+    models = {"language": FakeModel(context=512, slots=4), "embedding": FakeEncoder()}
+    service = Service(models, Settings())
     service.start()
     with TestClient(make_app(service), raise_server_exceptions=False) as found:
         yield found

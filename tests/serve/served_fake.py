@@ -14,6 +14,7 @@ from ferro.serve.keys import Keys
 from ferro.serve.server import Process
 from ferro.serve.settings import Settings
 from tests.serve.fake_decider import ServedDecider
+from tests.serve.fake_encoder import FakeEncoder
 from tests.serve.fakes import FakeModel
 
 HEAD_SECONDS = 2.0
@@ -35,6 +36,6 @@ if __name__ == "__main__":
     model.seconds = float(sys.argv[1])
     settings = Settings(shutdown_seconds=0.5, slice_seconds=0.02, most_waiting=32)
     keys = Keys(file=sys.argv[2] if len(sys.argv) > 2 else None)
-    Process(
-        lambda losses: nullcontext({"language": model, "decision": ServedDecider()}), settings, keys
-    ).run("127.0.0.1", 0)
+    models: dict[str, Any] = {"language": model, "embedding": FakeEncoder(out=256)}
+    models["decision"] = ServedDecider()
+    Process(lambda losses: nullcontext(models), settings, keys).run("127.0.0.1", 0)

@@ -84,7 +84,7 @@ def test_a_tool_s_call(client: Any) -> None:
 
 
 def test_models_and_errors(client: Any) -> None:
-    assert [model.id for model in client.models.list()] == ["fake"]
+    assert [model.id for model in client.models.list()] == ["fake", "encoder", "d1"]
     assert client.models.retrieve("fake").owned_by == "ferro"
     with pytest.raises(openai.NotFoundError) as missing:
         client.models.retrieve("none")
@@ -92,3 +92,15 @@ def test_models_and_errors(client: Any) -> None:
     with pytest.raises(openai.BadRequestError) as wrong:
         client.chat.completions.create(model="fake", messages=[])
     assert wrong.value.param == "messages"
+
+
+def test_embeddings_in_both_encodings(client: Any) -> None:
+    texts = ["hello", "world", "hello"]
+    floats = client.embeddings.create(model="encoder", input=texts, encoding_format="float")
+    packed = client.embeddings.create(model="encoder", input=texts)  # it asks for base64 itself
+    short = client.embeddings.create(model="encoder", input=texts, dimensions=128)
+    vectors = [each.embedding for each in floats.data]
+    assert [each.index for each in floats.data] == [0, 1, 2] and vectors[0] == vectors[2]
+    assert [each.embedding for each in packed.data] == vectors and len(vectors[0]) == 256
+    assert {len(each.embedding) for each in short.data} == {128}
+    assert floats.usage.total_tokens == floats.usage.prompt_tokens > 3

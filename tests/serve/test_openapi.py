@@ -16,12 +16,14 @@ from ferro.serve.openapi import BODIES
 from ferro.serve.service import Service
 from ferro.serve.settings import Settings
 from tests.serve.fake_decider import ServedDecider
+from tests.serve.fake_encoder import FakeEncoder
 from tests.serve.fakes import FakeModel, until
 
 FULL = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1,
                              "stream_options": {"include_usage": True}},
     "/v1/completions": {"prompt": "Hi", "max_tokens": 1},
+    "/v1/embeddings": {"input": "Hi"},
     "/apply-template": {"messages": [{"role": "user", "content": "Hi"}]},
     "/tokenize": {"content": "Hi"},
     "/detokenize": {"tokens": [40]},
@@ -67,10 +69,12 @@ def test_schemathesis_finds_nothing() -> None:
     left_out = ("positive_data_acceptance", "not_a_server_error")
     checks = [check for check in CHECKS.get_all() if check.__name__ not in left_out]
     served: set[str] = set()
-    service = Service(
-        {"language": FakeModel(context=48, slots=4), "decision": ServedDecider()},
-        Settings(request_seconds=60),
-    )
+    models: dict[str, Any] = {
+        "language": FakeModel(context=48, slots=4),
+        "embedding": FakeEncoder(),
+    }
+    models["decision"] = ServedDecider()
+    service = Service(models, Settings(request_seconds=60))
     service.start()
     try:
         schema = schemathesis.openapi.from_asgi("/openapi.json", make_app(service))
