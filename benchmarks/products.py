@@ -22,9 +22,9 @@ from ferro.speed import launcher, turn
 MATRICES = ((9216, 1024), (1024, 4608))
 ROWS = (1, 8, 192, 762)
 # Schedules worth trying for so many rows; the fastest one counts.
-LARGE = tuple(
-    Config(c, prefetch=False)
-    for c in ({"BM": 4, "BN": 64}, {"BM": 8, "BN": 16}, {"BM": 8, "BN": 32})
+LARGE = (
+    Config({"BM": 8, "BN": 32}, prefetch=False),
+    *(Config({"BM": 4, "BN": 64}, prefetch=False, group=n) for n in (0, 4, 8)),
 )
 SCHEDULES = {
     1: (Config({"BM": 1, "BN": 32}), Config({"BM": 1, "BN": 64})),
