@@ -169,6 +169,12 @@ class A8(_Matrix):
     def nbytes(self) -> int:
         return self.q.nbytes + self.scale.nbytes + self.sums.nbytes
 
+    def first(self, rows: int) -> A8:
+        """Its first rows, sharing memory."""
+        part = A8(self.q[:rows], self.scale[:rows], self.cols)
+        object.__setattr__(part, "sums", self.sums[:rows])
+        return part
+
     @classmethod
     def empty(cls, rows: int, cols: int) -> A8:
         """A matrix of zeros, to be written by a kernel."""

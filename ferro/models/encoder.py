@@ -20,6 +20,7 @@ from ferro.models.loaded import Loaded, at_least_1, choice, load
 from ferro.models.model import Model
 from ferro.models.packing import Input, Shape
 from ferro.models.plans import Plans
+from ferro.models.scratch import Scratch
 from ferro.runtime.device import Device
 
 BATCH = 512  # rows: with more, int8 products are no faster, and a pass would hold up others longer
@@ -35,11 +36,13 @@ class Encoder(Model):
     def __init__(self, file: GgufFile, loaded: Loaded, context: int, batch: int) -> None:
         self.context, self.batch = context, batch
         encode: Any = ARCHITECTURES[loaded.made.architecture].encode
-        plans: Plans[Shape, EncoderLayers] = Plans(
-            loaded.device,
-            lambda shape: EncoderLayers(loaded, shape),
-            lambda run: encode(run, loaded.made),
-        )
+        shared = Scratch(loaded.device, packing.rounded(batch))
+
+        def prepare(shape: Shape) -> EncoderLayers:
+            alone = shape.rows > shared.rows  # a pass that long is rare: it gives its memory back
+            return EncoderLayers(loaded, shape, Scratch(loaded.device) if alone else shared)
+
+        plans = Plans(loaded.device, prepare, lambda run: encode(run, loaded.made), shared)
         super().__init__(file, loaded, plans)
 
     @classmethod

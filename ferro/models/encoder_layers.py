@@ -8,6 +8,7 @@ from ferro.models.cache import KINDS
 from ferro.models.loaded import Loaded
 from ferro.models.operations import EVERY_KEY, Operations, Rows
 from ferro.models.packing import Shape, upload
+from ferro.models.scratch import Scratch
 from kernels_src.matmul import matmul
 from kernels_src.norms import layernorm, rmsnorm
 from kernels_src.pooling import pool_mean
@@ -19,8 +20,8 @@ from kernels_src.vectors import activate_multiply
 class EncoderLayers(Operations):
     """Operations on the rows of one pass of an encoder. Keys and values stay in the pass."""
 
-    def __init__(self, model: Loaded, shape: Shape) -> None:
-        super().__init__(model, upload(model.device, shape))
+    def __init__(self, model: Loaded, shape: Shape, scratch: Scratch) -> None:
+        super().__init__(model, upload(model.device, shape), scratch)
         self._shape = shape
 
     def attention(self, i: int, qkv: Rows, norm_values: bool = False) -> Rows:
@@ -28,7 +29,7 @@ class EncoderLayers(Operations):
         it, or the rows p - window // 2 to p + window // 2."""
         layer = self._made.layers[i]
         shape = (qkv.shape[0], layer.kv_heads, layer.head)
-        kept = {"k": self._array("keys", *shape), "v": self._array("values", *shape)}
+        kept = {"k": self.scratch.array("keys", *shape), "v": self.scratch.array("values", *shape)}
         reach = layer.window // 2 if layer.window else EVERY_KEY
         longest = self._shape.longest
         seen = {"longest": longest, "most": longest, "left": reach, "right": reach}
@@ -49,39 +50,39 @@ class EncoderLayers(Operations):
 
     def layer_norm(self, name: str, x: Rows, eps: float) -> Rows:
         """(x - mean) / sqrt(variance + eps) * w + bias, as activations."""
-        y = self._array("layer normed", *x.shape)
+        y = self.scratch.array("layer normed", *x.shape)
         self._run(layernorm, x=x, w=self._weight(name), b=self._bias(name), y=y, eps=eps)
         return self.activated("layer normed", y)
 
     def norm_rows(self, name: str, x: Rows, eps: float) -> Rows:
         """x / sqrt(mean(x^2) + eps) * w, as float32."""
-        y = self._array("normed rows", *x.shape)
+        y = self.scratch.array("normed rows", *x.shape)
         self._run(rmsnorm, x=x, w=self._weight(name), y=y, eps=eps)
         return y
 
     def multiplied(self, x: Rows, by: Rows, act: str) -> Rows:
         """act(x) * by, as activations."""
-        y = self._array("multiplied", *x.shape)
+        y = self.scratch.array("multiplied", *x.shape)
         flat = (each.reshape(math.prod(x.shape)) for each in (x, by, y))
         self._run(activate_multiply, **dict(zip(("gate", "up", "out"), flat, strict=True)), ACT=act)
         return self.activated("multiplied", y)
 
     def add_kinds(self, name: str, x: Rows) -> Rows:
         """Every row plus that of a table for the kind of its input."""
-        y = self._array("with kinds", *x.shape)
+        y = self.scratch.array("with kinds", *x.shape)
         table, kinds = self._weight(name), self.inputs["kinds"]
         self._run(add_rows, x=x, table=table, rows=kinds, y=y)
         return y
 
     def score(self, name: str, x: Rows) -> Rows:
         """w x + bias of float32 rows [rows, 1], in float32 whatever other weights are."""
-        y = self._array("score", x.shape[0], 1)
+        y = self.scratch.array("score", x.shape[0], 1)
         w = self._weight(name).reshape(x.shape[1], 1)
         self._run(matmul, w=w, x=x, y=y, bias=self._bias(name))
         return y
 
     def pooled(self, x: Rows) -> Rows:
         """The mean of the rows of each input [inputs, columns]; 0 for one that is empty."""
-        y = self._array("pooled", self._shape.inputs, x.shape[1])
+        y = self.scratch.array("pooled", self._shape.inputs, x.shape[1])
         self._run(pool_mean, x=x, starts=self.inputs["starts"], y=y)
         return y

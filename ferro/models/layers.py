@@ -6,6 +6,7 @@ from ferro.models.cache import Cache
 from ferro.models.loaded import Loaded
 from ferro.models.operations import EVERY_KEY, Operations, Rows
 from ferro.models.passes import Shape, upload
+from ferro.models.scratch import Scratch
 from kernels_src.shortconv import shortconv, shortconv_a8
 
 
@@ -13,7 +14,7 @@ class Layers(Operations):
     """Operations on the rows of one pass of a language model."""
 
     def __init__(self, model: Loaded, cache: Cache, shape: Shape) -> None:
-        super().__init__(model, upload(model.device, shape))
+        super().__init__(model, upload(model.device, shape), Scratch(model.device))
         self._cache, self._shape = cache, shape
 
     def attention(self, i: int, qkv: Rows, pairs: str = "halves") -> Rows:

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ferro.models.cache import Kind
 from ferro.models.hyperparameters import EMBEDDING
 from ferro.models.loaded import Loaded, rotation
+from ferro.models.scratch import Scratch
 from ferro.models.uploads import Upload
 from kernels_src.embedding import embed_f32, embed_q4, embed_q8
 from kernels_src.matmul import gated, gated_q8_a8, matmul, matmul_q8
@@ -51,19 +50,13 @@ KERNELS = {
 class Operations:
     """Operations on the rows of one pass, which are ``inputs["tokens"]`` at first."""
 
-    def __init__(self, model: Loaded, inputs: Upload) -> None:
+    def __init__(self, model: Loaded, inputs: Upload, scratch: Scratch) -> None:
         self._model, self._made, self.inputs = model, model.made, inputs
-        self._quantised = model.quantised
-        self._scratch: dict[tuple[Any, ...], Any] = {}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of scratch memory."""
-        return sum(buffer.nbytes for buffer in self._scratch.values())
+        self._quantised, self.scratch = model.quantised, scratch
 
     def embed(self, scale: float = 1.0, role: str = "hidden") -> Rows:
         """Hidden rows: those of the embedding matrix, times ``scale``."""
-        y = self._array(role, self.inputs["tokens"].shape[0], self._made.width)
+        y = self.scratch.array(role, self.inputs["tokens"].shape[0], self._made.width)
         w = self._model.weights[EMBEDDING]
         self._run(KERNELS[w.format].embed, w=w, tokens=self.inputs["tokens"], y=y, scale=scale)
         return y
@@ -90,10 +83,10 @@ class Operations:
         return y
 
     def product(self, name: str, x: Rows, residual: Rows = None, act: str = "none") -> Rows:
-        """act(W x + bias) + residual. One without a residual holds until the next of its shape."""
+        """act(W x + bias) + residual. One without a residual holds until the next of its width."""
         w = self._weight(name)
         if residual is None:
-            y = self._array("product", x.shape[0], self._outputs(w))
+            y = self.scratch.array("product", x.shape[0], self._outputs(w))
         else:
             y = self._hidden(x.shape[0], residual)
         kernel, bias = KERNELS[w.format].product, self._bias(name)
@@ -113,7 +106,7 @@ class Operations:
     def _gated_apart(self, gate: str, up: str, x: Rows, act: str) -> Rows:
         """The same bits for weights of two formats."""
         shape = (x.shape[0], self._outputs(self._weight(gate)))
-        parts = [self._array(role, *shape) for role in ("gate", "up", "both")]
+        parts = [self.scratch.array(role, *shape) for role in ("gate", "up", "both")]
         for name, y in zip((gate, up), parts, strict=False):
             w = self._weight(name)
             self._run(KERNELS[w.format].product, w=w, x=x, y=y, bias=self._bias(name))
@@ -144,7 +137,7 @@ class Operations:
         ``heads`` and ``seen`` are further arguments of the two kernels."""
         made, layer, inputs = self._made, self._made.layers[i], self.inputs
         shape = (qkv.shape[0], layer.heads, layer.head)
-        q, out = self._array("queries", *shape), self._array("attended", *shape)
+        q, out = self.scratch.array("queries", *shape), self.scratch.array("attended", *shape)
         cos, sin = self._model.tables[rotation(layer)]
         self._run(
             kind.heads,
@@ -187,22 +180,15 @@ class Operations:
 
     def _hidden(self, rows: int, before: Rows = None) -> Rows:
         """Hidden rows other than ``before``, which may not be added to in place."""
-        first = self._array("hidden", rows, self._made.width)
-        return self._array("hidden too", rows, self._made.width) if first is before else first
+        first = self.scratch.array("hidden", rows, self._made.width)
+        if before is None or not first.overlaps(before):
+            return first
+        return self.scratch.array("hidden too", rows, self._made.width)
 
     def _activations(self, role: str, rows: int, columns: int) -> Rows:
-        if not self._quantised:
-            return self._array(f"{role} activations", rows, columns)
-        key = (role, rows, columns)
-        if key not in self._scratch:
-            self._scratch[key] = self._model.device.activations(rows, columns, "scratch")
-        return self._scratch[key]
-
-    def _array(self, role: str, *shape: int) -> Rows:
-        key = (role, "float32", *shape)
-        if key not in self._scratch:
-            self._scratch[key] = self._model.device.empty(shape, np.float32, "scratch")
-        return self._scratch[key]
+        if self._quantised:
+            return self.scratch.activations(role, rows, columns)
+        return self.scratch.array(f"{role} activations", rows, columns)
 
     def _run(self, kernel: Any, **arguments: Any) -> None:
         self._model.device.run(kernel, target=self._model.target, **arguments)

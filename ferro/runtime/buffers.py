@@ -115,6 +115,15 @@ class Buffer:
             raise DeviceError(f"{self!r} cannot have shape {list(wanted)}")
         return self._sharing(wanted, 0, self.nbytes)
 
+    def resized(self, rows: int) -> Buffer:
+        """The memory of an a8 matrix as one of fewer rows. Values do not keep their rows: where
+        they lie depends on how many there are. Raises DeviceError."""
+        if self.format != "a8" or not 0 <= rows <= self.shape[0]:
+            raise DeviceError(f"{self!r} has no {rows} rows of activations")
+        shape = (rows, self.shape[1])
+        size, memory = self.owner.a8_region(self.memory, shape)
+        return self._sharing_with(memory, shape, self.offset, size)
+
     def overlaps(self, other: Buffer) -> bool:
         """True if both share memory."""
         if self.root != other.root:
@@ -145,9 +154,12 @@ class Buffer:
         memory = self.memory if size == self.nbytes else None
         if memory is None:
             memory = self.owner.region(base.memory, start, size) if size else base.memory
-        part = Buffer(
-            self.owner, memory, shape, self.dtype, size, self.purpose, base=base, offset=start
-        )
+        return self._sharing_with(memory, shape, start, size)
+
+    def _sharing_with(self, memory: Any, shape: tuple[int, ...], start: int, size: int) -> Buffer:
+        base = self if self.base is None else self.base
+        what = (shape, self.dtype, size, self.purpose, self.format)
+        part = Buffer(self.owner, memory, *what, base=base, offset=start)
         base._parts = [known for known in base._parts if known() is not None]
         base._parts.append(weakref.ref(part))
         return part

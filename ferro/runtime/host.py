@@ -61,6 +61,10 @@ class HostMemory(Memory):
         size = shape[0] * blocks * 40
         return self._quantised("a8", shape, size, purpose, lambda: A8.empty(*shape))
 
+    def a8_region(self, memory: A8, shape: tuple[int, int]) -> tuple[int, A8]:
+        found = memory.first(shape[0])
+        return found.nbytes, found
+
     def read_a8(self, buffer: Buffer) -> A8:
         held: A8 = buffer.memory
         return A8(held.q.copy(), held.scale.copy(), held.cols)

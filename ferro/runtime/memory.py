@@ -152,6 +152,12 @@ class Memory:
         self.upload(buffer, host_zeros((size,), buffer.dtype))
         return buffer
 
+    def a8_region(self, memory: Any, shape: tuple[int, int]) -> tuple[int, Any]:
+        """How many bytes an a8 matrix of ``shape`` takes, and these of the memory of a larger
+        one."""
+        size = layouts.a8_bytes(*shape)
+        return size, self.region(memory, 0, size)
+
     def read_a8(self, buffer: Buffer) -> A8:
         """The values of an a8 buffer."""
         data = host_array((buffer.nbytes,), buffer.dtype)
