@@ -54,6 +54,10 @@ class Operations:
         self._model, self._made, self.inputs = model, model.made, inputs
         self._quantised, self.scratch = model.quantised, scratch
 
+    def has(self, name: str) -> bool:
+        """Whether the model has weights of that name."""
+        return f"{name}.weight" in self._model.weights
+
     def embed(self, scale: float = 1.0, role: str = "hidden") -> Rows:
         """Hidden rows: those of the embedding matrix, times ``scale``."""
         y = self.scratch.array(role, self.inputs["tokens"].shape[0], self._made.width)

@@ -174,11 +174,19 @@ def gemma_embedding2() -> tuple[dict[str, Any], Shapes]:
     return keys, shapes
 
 
+def gemma_embedding() -> tuple[dict[str, Any], Shapes]:
+    keys, shapes = gemma3()
+    dense: Shapes = {"dense_2.weight": (3 * WIDTH, WIDTH), "dense_3.weight": (WIDTH, 3 * WIDTH)}
+    sizes = {"dense_2_feat_out": 3 * WIDTH, "dense_3_feat_out": WIDTH, "pooling_type": 1}
+    return keys | sizes, shapes | dense
+
+
 MODELS = {
     "llama": llama,
     "lfm2": lfm2,
     "lfm2 with a decision head": decision,
     "gemma3": gemma3,
+    "gemma-embedding": gemma_embedding,
     "gemma-embedding2": gemma_embedding2,
 }
 

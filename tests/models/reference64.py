@@ -203,6 +203,24 @@ def gemma_embedding2(m: Model, ids: Any) -> Array:
     return np.mean(rms(h, m["output_norm"], m.eps) @ m["output"].T, axis=0)
 
 
+def gemma_embedding(m: Model, ids: Any) -> Array:
+    """float64 [out]: the mean of all rows through the dense layers, not normalised."""
+    h = m["token_embd"][ids] * np.sqrt(m["token_embd"].shape[1])
+    window, period = m.number("attention.sliding_window"), m.period
+    for i in range(m.blocks):
+        b, near = f"blk.{i}.", i % period < period - 1
+        q, k, v = qkv(m, b, rms(h, m[f"{b}attn_norm"], m.eps))
+        base = 10000.0 if near else m.base
+        q = rope(rms(q, m[f"{b}attn_q_norm"], m.eps), base, False)
+        k = rope(rms(k, m[f"{b}attn_k_norm"], m.eps), base, False)
+        x = attend(q, k, v, window if near else 0, causal=False) @ m[f"{b}attn_output"].T
+        h = h + rms(x, m[f"{b}post_attention_norm"], m.eps)
+        x = feed_forward(m, b, rms(h, m[f"{b}ffn_norm"], m.eps), gelu_tanh)
+        h = h + rms(x, m[f"{b}post_ffw_norm"], m.eps)
+    pooled = np.mean(rms(h, m["output_norm"], m.eps), axis=0)
+    return pooled @ m["dense_2"].T @ m["dense_3"].T
+
+
 def gemma3(m: Model, ids: Any) -> Array:
     h = m["token_embd"][ids] * np.sqrt(m["token_embd"].shape[1])
     window, period = m.number("attention.sliding_window"), m.period

@@ -234,7 +234,7 @@ def test_other_architectures_are_named(tmp_path: Path) -> None:
     ggufs.finish(writer)
     with pytest.raises(errors.UnsupportedArchitecture) as caught:
         recognise(GgufFile(tmp_path / "other.gguf"))
-    wanted = "`mamba` is not supported (supported: gemma-embedding2, gemma3, lfm2, llama)"
+    wanted = "`mamba` is not supported (supported: gemma-embedding, gemma-embedding2, gemma3, lfm2, llama)"
     assert caught.value.problem == f"architecture {wanted}"
 
 
@@ -265,3 +265,8 @@ def test_pieces_of_a_model(tmp_path: Path) -> None:
 def test_a_decision_head_that_cannot_be(tmp_path: Path, keys: dict[str, Any], named: str) -> None:
     said = refused(tmp_path, errors.WrongValue, "lfm2 with a decision head", keys=keys)
     assert named in said
+
+
+def test_another_pooling_than_the_mean_is_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, errors.WrongValue, "gemma-embedding", keys={"pooling_type": 2})
+    assert "gemma-embedding.pooling_type" in said

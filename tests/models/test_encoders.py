@@ -78,6 +78,20 @@ def test_scores_of_quantised_weights(quick_stack: Stack) -> None:
     assert rms(ours - exact) <= FARTHER * rms(theirs - exact)
 
 
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_the_older_embedding_model(quick_stack: Stack, kind: str) -> None:
+    path = tiny.path("gemma-embedding-tiny", kind)
+    prompts = [[2, *(7 * i % 400 for i in range(n)), 1] for n in (1, 31, 90)]
+    how = {"target": quick_stack.target, "weights": FORMS[kind]}
+    with EmbeddingModel.open(path, quick_stack.device, **how) as model:
+        ours = normalised(model.embed_ids(prompts))
+        assert model.encode("a b")[-1] == 1
+    model64 = reference64.Model(path)
+    exact = np.stack([reference64.gemma_embedding(model64, ids) for ids in prompts])
+    exact = exact / np.linalg.norm(exact, axis=1, keepdims=True)
+    assert np.abs(ours - exact).max() < {"f32": 1e-5, "q8_0": 0.05}[kind]
+
+
 def test_texts_have_llama_cpps_ids() -> None:
     with open_device("interpreter") as device:
         for name, opened in (

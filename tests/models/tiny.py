@@ -156,12 +156,12 @@ def lfm2_decision(w: Writer) -> None:
     w.bias("cls.output", 1)
 
 
-def gemma3(w: Writer) -> None:
+def gemma3(w: Writer, add_eos: bool = False) -> None:
     numbers(w, 6, 8192, KV_HEADS, 1e6, 1e-6)
     w.add_key_length(HEAD)
     w.add_value_length(HEAD)
     w.add_sliding_window(16)
-    w.matrix("token_embd", WIDTH, spaced(w, VOCABULARY))
+    w.matrix("token_embd", WIDTH, spaced(w, VOCABULARY, add_eos=add_eos))
     w.norm("output_norm", WIDTH)
     for i in range(6):
         b = f"blk.{i}."
@@ -170,6 +170,19 @@ def gemma3(w: Writer) -> None:
         feed_forward(w, b)
         w.norm(f"{b}post_attention_norm", WIDTH, gain=STRONG_NORM)
         w.norm(f"{b}post_ffw_norm", WIDTH, gain=STRONG_NORM)
+
+
+def gemma_embedding(w: Writer) -> None:
+    """The blocks of ``gemma3``, seen in both directions, and two dense layers behind pooling."""
+    gemma3(w, add_eos=True)
+    w.add_causal_attention(False)
+    w.add_pooling_type(gguf.PoolingType.MEAN)
+    w.add_uint32("gemma-embedding.dense_2_feat_in", WIDTH)
+    w.add_uint32("gemma-embedding.dense_2_feat_out", 3 * WIDTH)
+    w.add_uint32("gemma-embedding.dense_3_feat_in", 3 * WIDTH)
+    w.add_uint32("gemma-embedding.dense_3_feat_out", WIDTH)
+    w.matrix("dense_2", WIDTH, 3 * WIDTH)
+    w.matrix("dense_3", 3 * WIDTH, WIDTH)
 
 
 def gemma_embedding2(w: Writer) -> None:
@@ -186,7 +199,7 @@ def gemma_embedding2(w: Writer) -> None:
     w.add_embedding_length_out(192)
     w.add_causal_attention(False)
     w.add_pooling_type(gguf.PoolingType.MEAN)
-    w.matrix("token_embd", WIDTH, spaced(w, VOCABULARY, "gemma4"))
+    w.matrix("token_embd", WIDTH, spaced(w, VOCABULARY, "gemma4", add_eos=True))
     w.norm("output_norm", WIDTH)
     w.matrix("output", WIDTH, 192)
     w.matrix("per_layer_model_proj", WIDTH, HEAD * 6, gain=np.sqrt(WIDTH))
@@ -208,6 +221,7 @@ WRITERS = {
     "lfm2": lfm2,
     "lfm2-decision": lfm2_decision,
     "gemma3": gemma3,
+    "gemma-embedding": gemma_embedding,
     "gemma-embedding2": gemma_embedding2,
 }
 
@@ -286,7 +300,7 @@ def byte_level(w: Writer, pre: str, special: list[str], roles: dict[str, str]) -
     w.add_chat_template(CHATML.replace("{{- bos_token -}}", bos))
 
 
-def spaced(w: Writer, size: int, model: str = "llama") -> int:
+def spaced(w: Writer, size: int, model: str = "llama", add_eos: bool = False) -> int:
     """A vocabulary with scores, or merges for "gemma4", and a mark for a space; gives how many
     tokens it has."""
     special = "<pad> <eos> <bos> <unk> <mask> <start_of_turn> <end_of_turn>".split()
@@ -308,7 +322,7 @@ def spaced(w: Writer, size: int, model: str = "llama") -> int:
     for role, token in (("bos", 2), ("eos", 1), ("unknown", 3), ("padding", 0), ("mask", 4)):
         w.add_uint32(f"tokenizer.ggml.{role}_token_id", token)
     w.add_add_bos_token(True)
-    w.add_add_eos_token(model == "gemma4")
+    w.add_add_eos_token(add_eos)
     w.add_add_space_prefix(False)
     return len(tokens)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ferro.models.architectures import gemma3, gemma_embedding2, lfm2, llama
+from ferro.models.architectures import gemma3, gemma_embedding, gemma_embedding2, lfm2, llama
 from ferro.models.architectures.blocks import Expected
 from ferro.models.errors import MissingTensor, SplitFile, UnsupportedArchitecture, WrongShape
 from ferro.models.gguf import GgufFile
@@ -37,6 +37,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "llama": Architecture(llama.read, llama.tensors, llama.forward),
     "lfm2": Architecture(lfm2.read, lfm2.tensors, lfm2.forward, lfm2.encode),
     "gemma3": Architecture(gemma3.read, gemma3.tensors, gemma3.forward),
+    "gemma-embedding": Architecture(
+        gemma_embedding.read, gemma_embedding.tensors, encode=gemma_embedding.encode
+    ),
     "gemma-embedding2": Architecture(
         gemma_embedding2.read, gemma_embedding2.tensors, encode=gemma_embedding2.encode
     ),
