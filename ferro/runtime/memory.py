@@ -156,7 +156,7 @@ class Memory:
         """How many bytes an a8 matrix of ``shape`` takes, and these of the memory of a larger
         one."""
         size = layouts.a8_bytes(*shape)
-        return size, self.region(memory, 0, size)
+        return size, self.region(memory, 0, size) if size else memory
 
     def read_a8(self, buffer: Buffer) -> A8:
         """The values of an a8 buffer."""

@@ -59,3 +59,10 @@ def test_only_activations_are_resized(device: Device) -> None:
         device.empty((4, 8), np.float32).resized(2)
     with pytest.raises(DeviceError, match="has no 5 rows of activations"):
         device.activations(4, 32).resized(5)
+
+
+def test_passes_that_want_no_row_share_the_memory_of_those_that_do(device: Device) -> None:
+    scratch = Scratch(device)
+    for make in (scratch.activations, scratch.array):
+        assert make("normed", 5, 64).shape == (5, 64)
+        assert make("normed", 0, 64).shape == (0, 64)
