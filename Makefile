@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 2
 QUESTION ?= What is the capital of France, and what is it known for?
 
-# What `make fuzz` tries to break (gguf, template, tokenizer), and for how long.
+# What `make fuzz` tries to break (gguf, kernel, template, tokenizer), and for how long.
 TARGET ?= gguf
 SECONDS ?= 300
 

@@ -113,7 +113,7 @@ class Namer:
         self._used: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
-        base = re.sub(r"\W", "_", wanted).strip("_") or "t"
+        base = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_") or "t"
         if base in _RESERVED or _TAKEN.match(base) or base[0].isdigit():
             base = f"v_{base}"
         count = self._used.get(base, 0)

@@ -23,6 +23,8 @@ from ferro.dsl.diagnostics import CompileError, fail
 from ferro.dsl.explain import bad_dedent, explain
 from ferro.dsl.types import Span
 
+_CONSTANTS: dict[str, bool | None] = {"True": True, "False": False, "None": None}
+
 
 class _Indenter(Indenter):
     NL_type = "_NEWLINE"
@@ -119,6 +121,18 @@ class _TreeBuilder(Transformer_NonRecursive[Any, ast.Function]):
             return self.position(1, 1, 1, 1)
         return self.position(meta.line, meta.column, meta.end_line, meta.end_column)
 
+    def _new(self, name: Token) -> str:
+        """The word of a name that is given to something."""
+        word = str(name)
+        if word in _CONSTANTS or not word.isidentifier():
+            fail(
+                "FER002",
+                self._span(name),
+                f"`{word}` cannot be given as a name",
+                "take another word of letters, digits and `_`",
+            )
+        return word
+
     # function
 
     def start(self, meta: Meta, items: list[Any]) -> ast.Function:
@@ -127,14 +141,15 @@ class _TreeBuilder(Transformer_NonRecursive[Any, ast.Function]):
     def function(self, meta: Meta, items: list[Any]) -> ast.Function:
         name, parameters, _, suite = items
         body, docstring = _without_docstring(suite)
-        return ast.Function(self._span(name), str(name), tuple(parameters or ()), body, docstring)
+        called = self._new(name)
+        return ast.Function(self._span(name), called, tuple(parameters or ()), body, docstring)
 
     def parameters(self, meta: Meta, items: list[Any]) -> list[ast.Parameter]:
         return [i for i in items if isinstance(i, ast.Parameter)]
 
     def parameter(self, meta: Meta, items: list[Any]) -> ast.Parameter:
         name, annotation, default = items
-        return ast.Parameter(self._span(meta), str(name), annotation, default)
+        return ast.Parameter(self._span(meta), self._new(name), annotation, default)
 
     def suite(self, meta: Meta, items: list[Any]) -> tuple[ast.Stmt, ...]:
         return tuple(items)
@@ -147,12 +162,12 @@ class _TreeBuilder(Transformer_NonRecursive[Any, ast.Function]):
 
     def targets(self, meta: Meta, items: list[Token | None]) -> tuple[tuple[ast.Name, ...], bool]:
         tokens = [t for t in items if t is not None]
-        names = tuple(ast.Name(self._span(t), str(t)) for t in tokens if t.type == "NAME")
+        names = tuple(ast.Name(self._span(t), self._new(t)) for t in tokens if t.type == "NAME")
         return names, len(tokens) > 1
 
     def augassign(self, meta: Meta, items: list[Any]) -> ast.AugAssign:
         name, op, value = items
-        target = ast.Name(self._span(name), str(name))
+        target = ast.Name(self._span(name), self._new(name))
         return ast.AugAssign(self._span(meta), target, str(op)[:-1], value)
 
     def expression(self, meta: Meta, items: list[Any]) -> ast.Expression:
@@ -166,7 +181,8 @@ class _TreeBuilder(Transformer_NonRecursive[Any, ast.Function]):
 
     def for_loop(self, meta: Meta, items: list[Any]) -> ast.For:
         name, iterable, body = items
-        return ast.For(self._span(meta), ast.Name(self._span(name), str(name)), iterable, body)
+        target = ast.Name(self._span(name), self._new(name))
+        return ast.For(self._span(meta), target, iterable, body)
 
     def branch(self, meta: Meta, items: list[Any]) -> ast.If:
         test, body, *others = items
@@ -187,10 +203,9 @@ class _TreeBuilder(Transformer_NonRecursive[Any, ast.Function]):
     # expressions
 
     def name(self, meta: Meta, items: list[Token]) -> ast.Expr:
-        known: dict[str, bool | None] = {"True": True, "False": False, "None": None}
         word = str(items[0])
         span = self._span(meta)
-        return ast.Literal(span, known[word]) if word in known else ast.Name(span, word)
+        return ast.Literal(span, _CONSTANTS[word]) if word in _CONSTANTS else ast.Name(span, word)
 
     def number(self, meta: Meta, items: list[Token]) -> ast.Literal:
         return self._literal(meta, str(items[0]))
@@ -237,7 +252,7 @@ class _TreeBuilder(Transformer_NonRecursive[Any, ast.Function]):
         return [i for i in items if isinstance(i, ast.Node)]
 
     def keyword(self, meta: Meta, items: list[Any]) -> ast.Keyword:
-        return ast.Keyword(self._span(meta), str(items[0]), items[1])
+        return ast.Keyword(self._span(meta), self._new(items[0]), items[1])
 
     def unary(self, meta: Meta, items: list[Any]) -> ast.Expr:
         return ast.Unary(self._span(meta), str(items[0]), items[1])

@@ -15,7 +15,8 @@ from random import Random
 
 import atheris
 
-with atheris.instrument_imports(include=["ferro.models", "ferro.commands.inspect", "jinja2"]):
+INSTRUMENTED = ["ferro.models", "ferro.commands.inspect", "jinja2", "ferro.dsl", "ferro.codegen"]
+with atheris.instrument_imports(include=INSTRUMENTED):
     from tests.fuzz import chat_templates
     from tests.fuzz.targets import TARGETS
 

@@ -9,7 +9,7 @@ import pytest
 
 from ferro import codegen
 from ferro.codegen import Config, Target
-from ferro.codegen.writer import Mark, Writer
+from ferro.codegen.writer import Mark, Namer, Writer
 from ferro.dsl import ir, kernel, tl
 
 FIRST, SECOND, OTHER = Mark(7, "a.py"), Mark(9, "a.py"), Mark(7, "b.py")
@@ -103,3 +103,10 @@ def test_a_whole_program_stays_inside_of_its_kernels(target: Target, config: Con
     stores = [n for line, n in lines if re.search(r"\by\[.*\] = ", line)]
     store = next(op for op in ir.walk(tiles.specialise().body) if op.name == "store")
     assert stores == [store.span.line]
+
+
+def test_names_of_any_script_are_names_in_c() -> None:
+    namer = Namer()
+    made = [namer.fresh(name) for name in ("größe", "gr_ße", "变量", "é", "²", "n٣", "x")]
+    assert len(set(made)) == len(made)
+    assert all(re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) for name in made)

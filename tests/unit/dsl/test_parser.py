@@ -174,3 +174,24 @@ def test_threads_parse_side_by_side() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert found == [parse(text, "k.py") for text in texts]
+
+
+@pytest.mark.parametrize("word", ["None", "True", "False", "²", "x²"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def {}(a):\n    pass\n",
+        "def f({}):\n    pass\n",
+        "def f(a):\n    {} = a\n",
+        "def f(a):\n    b, {} = a, a\n",
+        "def f(a):\n    {} += a\n",
+        "def f(a):\n    for {} in range(3):\n        pass\n",
+        "def f(a):\n    g({}=a)\n",
+    ],
+)
+def test_what_can_be_no_name_is_given_to_nothing(word: str, text: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        parse(text.format(word), "k.py")
+    (found,) = caught.value.diagnostics
+    assert found.code == "FER002"
+    assert found.message == f"`{word}` cannot be given as a name"
