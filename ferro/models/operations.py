@@ -185,7 +185,7 @@ class Operations:
     def _hidden(self, rows: int, before: Rows = None) -> Rows:
         """Hidden rows other than ``before``, which may not be added to in place."""
         first = self.scratch.array("hidden", rows, self._made.width)
-        if before is None or not first.overlaps(before):
+        if before is None or first.root != before.root:
             return first
         return self.scratch.array("hidden too", rows, self._made.width)
 
