@@ -16,6 +16,7 @@ from ferro.models.errors import UnsupportedArchitecture, WrongValue
 from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters
 from ferro.models.packing import Input
+from ferro.models.passes import PassError
 
 SUPPORTED = "lfm2-d1-omni"
 TYPE, TEMPERATURE = "decision.type", "decision.temperature."
@@ -46,7 +47,7 @@ class DecisionModel(Encoder, Decider):
 
     def score(self, inputs: Sequence[Input]) -> list[Scores]:
         """What the wanted rows of each input score for the type of question that its ``kind`` is
-        (0 choice, 1 score, 2 noul), float32 [wanted], in order.
+        (0 choice, 1 score, 2 noul), float32 [wanted], in order. One row at least is wanted of each.
 
         An input's scores are the same bits in any company. Raises PassError and ContextFull (with
         the number of the input) before anything is computed; OutOfMemory, DeviceLost.
@@ -70,6 +71,14 @@ class DecisionModel(Encoder, Decider):
     def encode(self, text: str) -> list[int]:
         """The ids of a prompt, control tokens read and none added."""
         return self.tokenizer.encode(text, add_special=False)
+
+    def check_inputs(self, inputs: Sequence[Input]) -> None:
+        super().check_inputs(inputs)
+        for i, each in enumerate(inputs):
+            if not 0 <= each.kind < TYPES:
+                raise PassError(f"input {i}: there is no type {each.kind} (0 to {TYPES - 1})")
+            if not each.wanted:
+                raise PassError(f"input {i}: no rows are wanted")
 
     @classmethod
     def check(cls, file: GgufFile, made: Hyperparameters) -> None:

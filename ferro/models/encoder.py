@@ -83,6 +83,10 @@ class Encoder(Model):
     def check(cls, file: GgufFile, made: Hyperparameters) -> None:
         """Raises ModelError for a file of the kind that is not supported."""
 
+    def check_inputs(self, inputs: Sequence[Input]) -> None:
+        """Raises PassError or ContextFull for inputs that the model does not take."""
+        packing.check(inputs, self.hyperparameters.vocabulary, self.context)
+
     def packed(self, inputs: Sequence[Input]) -> list[list[int]]:
         """Which inputs share a pass, by number; one that is longer than a batch has its own."""
         return packing.packed([len(each) for each in inputs], self.batch)
@@ -93,7 +97,7 @@ class Encoder(Model):
         An input's rows are the same bits in any company. Raises PassError and ContextFull before
         anything is computed; OutOfMemory, DeviceLost.
         """
-        packing.check(inputs, self.hyperparameters.vocabulary, self.context)
+        self.check_inputs(inputs)
         shape = Shape.of(inputs)
         recorded = self._plans[shape]
         recorded.run.inputs.write(packing.numbers(inputs, shape))
@@ -106,6 +110,6 @@ class Encoder(Model):
     ) -> Iterator[tuple[list[int], npt.NDArray[np.float32]]]:
         """All inputs, in as many passes as they need: the numbers of those of each pass, and what
         it gives. Raises what ``forward`` does, for any of them before the first pass."""
-        packing.check(inputs, self.hyperparameters.vocabulary, self.context)
+        self.check_inputs(inputs)
         for numbers in self.packed(inputs):
             yield numbers, self.forward([inputs[i] for i in numbers])

@@ -109,6 +109,39 @@ def test_decision_head(tmp_path: Path) -> None:
     assert "lfm2.decision.block_count" in said
 
 
+HEADED = "lfm2 with a decision head"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("decision.block_count", 2**31 - 1),
+        ("attention.causal", True),
+        ("attention.layer_norm_epsilon", 0.0),
+        ("shortconv.l_cache", 4),
+        ("attention.head_count_kv", [0, KV_HEADS, 0, 0]),
+        ("tokenizer.ggml.token_type_count", 2),
+    ],
+)
+def test_a_decision_head_that_cannot_be(tmp_path: Path, key: str, value: Any) -> None:
+    assert key in refused(tmp_path, errors.WrongValue, HEADED, keys={key: value})
+
+
+def test_keys_that_a_decision_head_needs(tmp_path: Path) -> None:
+    for key in ("attention.layer_norm_epsilon", "tokenizer.ggml.token_type_count"):
+        assert key in refused(tmp_path, errors.MissingKey, HEADED, without=[key])
+    # models are causal where nothing is said
+    causal = "attention.causal"
+    assert causal in refused(tmp_path, errors.WrongValue, HEADED, without=[causal])
+
+
+def test_the_last_product_of_a_scorer_may_have_one_dimension_or_two(tmp_path: Path) -> None:
+    for shape in ((WIDTH,), (1, WIDTH)):
+        assert read(tmp_path, HEADED, shapes={"cls.output.weight": shape}).head_blocks == 1
+    said = refused(tmp_path, errors.WrongShape, HEADED, shapes={"cls.output.weight": (2, WIDTH)})
+    assert "cls.output.weight" in said
+
+
 def test_gemma3_windows(tmp_path: Path) -> None:
     made = read(tmp_path, "gemma3")
     assert [layer.window for layer in made.layers] == [8, 8, 0]
@@ -252,19 +285,6 @@ def test_pieces_of_a_model(tmp_path: Path) -> None:
     ggufs.finish(writer)
     with pytest.raises(errors.SplitFile, match="one of 3 pieces"):
         recognise(GgufFile(path))
-
-
-@pytest.mark.parametrize(
-    ("keys", "named"),
-    [
-        ({"attention.causal": True}, "lfm2.attention.causal"),
-        ({"attention.layer_norm_epsilon": 0.0}, "lfm2.attention.layer_norm_epsilon"),
-        ({"tokenizer.ggml.token_type_count": 2}, "tokenizer.ggml.token_type_count"),
-    ],
-)
-def test_a_decision_head_that_cannot_be(tmp_path: Path, keys: dict[str, Any], named: str) -> None:
-    said = refused(tmp_path, errors.WrongValue, "lfm2 with a decision head", keys=keys)
-    assert named in said
 
 
 def test_another_pooling_than_the_mean_is_refused(tmp_path: Path) -> None:

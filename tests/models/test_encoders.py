@@ -165,6 +165,13 @@ def test_an_input_longer_than_a_batch(models: tuple[EmbeddingModel, DecisionMode
     assert np.isfinite(found).all()
 
 
+def test_a_question_longer_than_a_batch(models: tuple[EmbeddingModel, DecisionModel]) -> None:
+    long, short = (Input((7, *[i % 400 for i in range(n - 1)]), (0, n - 1), 2) for n in (700, 65))
+    packed = models[1].score([short, long, short])
+    alone = [models[1].score([each])[0] for each in (short, long, short)]
+    assert [x.tobytes() for x in packed] == [x.tobytes() for x in alone]
+
+
 def test_inputs_that_cannot_be(models: tuple[EmbeddingModel, DecisionModel]) -> None:
     embedding, decision = models
     with pytest.raises(PassError, match="input 1 has no tokens"):
@@ -173,6 +180,11 @@ def test_inputs_that_cannot_be(models: tuple[EmbeddingModel, DecisionModel]) -> 
         embedding.embed_ids([[1] * 2049])
     with pytest.raises(PassError, match="there is no token 9999"):
         decision.rows([9999])
+    for kind in (-1, 3, 1 << 40):
+        with pytest.raises(PassError, match=f"input 1: there is no type {kind} "):
+            decision.score([Input((1,), (0,)), Input((1,), (0,), kind)])
+    with pytest.raises(PassError, match="input 0: no rows are wanted"):
+        decision.score([Input((1,))])
 
 
 def test_decisions_are_the_same_alone_and_together(quick_stack: Stack) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TYPES = 3  # of questions: choice, score, noul
 BLOCKS = "decision.block_count"
 KINDS = "tokenizer.ggml.token_type_count"
+TAPS = 3  # of convolutions in both directions: what more would mean is not known
 
 
 def read(read: Reader, trunk: Hyperparameters) -> Hyperparameters:
@@ -33,11 +34,15 @@ def read(read: Reader, trunk: Hyperparameters) -> Hyperparameters:
     kinds = read.metadata.integer(KINDS)
     if kinds != TYPES:
         raise read.wrong_key(KINDS, f"{kinds} types of questions; there are {TYPES}")
-    # heads of the head do not turn
-    head = (replace(layer, rotated=0) for layer in trunk.layers[-count:])
+    if trunk.taps != TAPS:
+        raise read.wrong("shortconv.l_cache", f"{trunk.taps} taps; in both directions it is {TAPS}")
+    head = trunk.layers[-count:]
+    if not all(layer.attends for layer in head):
+        raise read.wrong("attention.head_count_kv", f"0 in the last {count} blocks, the head")
     return replace(
         trunk,
-        layers=(*trunk.layers[:-count], *head),
+        # its queries and keys do not turn
+        layers=(*trunk.layers[:-count], *(replace(layer, rotated=0) for layer in head)),
         head_blocks=count,
         head_eps=read.real("attention.layer_norm_epsilon"),
     )
