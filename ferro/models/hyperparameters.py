@@ -13,6 +13,7 @@ from ferro.models.gguf import GgufFile
 
 TOKENS = "tokenizer.ggml.tokens"
 EMBEDDING = "token_embd.weight"
+MEAN = 1  # GGUF's number for the mean of all rows
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,12 @@ class Reader:
     def score_scale(self, head: int) -> float:
         """What products of queries and keys are multiplied by, 1 / sqrt(head) by default."""
         return self.metadata.real(self.key("attention.scale"), 0.0) or 1 / math.sqrt(head)
+
+    def mean_pooling(self) -> None:
+        """Raises WrongValue for an embedding model that makes its vectors in another way."""
+        found = self.integer("pooling_type", MEAN, least=0)
+        if found != MEAN:
+            raise self.wrong("pooling_type", f"{found} is not supported ({MEAN}, the mean, is)")
 
     def kv_heads(self, default: int | None = None, least: int = 1) -> tuple[int, ...]:
         """Heads of keys and values in each block, divisors of the heads of queries."""

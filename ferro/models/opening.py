@@ -38,13 +38,11 @@ def load(
     """
     file = GgufFile(located(os.fspath(path)))
     kind = kind_of(file, recognise(file))
-    if kind not in KINDS:
-        raise BadOption(f"{file.path}: a {kind} model, which cannot be loaded here")
     opened = KINDS[kind]
     known = [name for name, each in inspect.signature(opened).parameters.items() if _named(each)]
     for name in options:
         if name not in known:
-            raise BadOption(f"a {kind} model has no option `{name}` (known: {', '.join(known)})")
+            raise BadOption(f"{kind} models have no option `{name}` (known: {', '.join(known)})")
     if isinstance(device, Device):
         return opened(file.path, device, **options)
     own = open_device(device)

@@ -95,8 +95,8 @@ def power(number: int) -> int:
 
 
 def rounded(rows: int) -> int:
-    """The next power of two up to 32, then the next eighth of one, 32 at least: at most a ninth
-    of the rows above 256 are empty."""
+    """The next power of two up to 32, then steps of an eighth of one, 32 at least: above 256 less
+    than an eighth is added."""
     step = max(STEP, power(rows) // 16)
     return power(rows) if rows <= STEP else -(-rows // step) * step
 

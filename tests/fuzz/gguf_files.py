@@ -34,7 +34,11 @@ def seeds() -> list[bytes]:
     """Models of every architecture, and a file with values of every type."""
     with tempfile.TemporaryDirectory() as folder:
         names = [("llama", "Q4_1"), ("lfm2", "Q8_0"), ("gemma3", "F16")]
-        names += [("gemma-embedding2", "BF16"), ("lfm2 with a decision head", "Q4_0")]
+        names += [
+            ("gemma-embedding", "F32"),
+            ("gemma-embedding2", "BF16"),
+            ("lfm2 with a decision head", "Q4_0"),
+        ]
         paths = [ggufs.model(Path(folder, name), name, kind) for name, kind in names]
         found = [path.read_bytes() for path in paths]
     numbers = [key(f"n{kind}", kind, bytes(8)[: SIZES[kind]]) for kind, _ in FORMS]

@@ -45,6 +45,11 @@ class Model:
     def __getitem__(self, name: str) -> Array:
         return self.tensors[f"{name}.weight"]
 
+    def pooled(self, ids: Any) -> Array:
+        """float64 [out]: the vector of an embedding model, not normalised."""
+        found = {"gemma-embedding": gemma_embedding, "gemma-embedding2": gemma_embedding2}
+        return found[self.architecture](self, ids)
+
     def logits(self, ids: Any) -> Array:
         """float64 [tokens, vocabulary]: the logits at every position."""
         return {"llama": llama, "lfm2": lfm2, "gemma3": gemma3}[self.architecture](self, ids)
@@ -187,7 +192,7 @@ def gemma_embedding2(m: Model, ids: Any) -> Array:
     for i in range(count):
         b = f"blk.{i}."
         size = m.number("attention.key_length_swa" if near[i] else "attention.key_length")
-        base = m.number("rope.freq_base_swa") if near[i] else m.base
+        base = m.number("rope.freq_base_swa", 10000.0) if near[i] else m.base
         x = rms(h, m[f"{b}attn_norm"], m.eps)
         q, k, v = (product(m, f"{b}attn_{name}", x).reshape(len(x), -1, size) for name in "qkv")
         q = rope(rms(q, m[f"{b}attn_q_norm"], m.eps), base, False)
@@ -203,25 +208,18 @@ def gemma_embedding2(m: Model, ids: Any) -> Array:
     return np.mean(rms(h, m["output_norm"], m.eps) @ m["output"].T, axis=0)
 
 
-def gemma_embedding(m: Model, ids: Any) -> Array:
-    """float64 [out]: the mean of all rows through the dense layers, not normalised."""
-    h = m["token_embd"][ids] * np.sqrt(m["token_embd"].shape[1])
-    window, period = m.number("attention.sliding_window"), m.period
-    for i in range(m.blocks):
-        b, near = f"blk.{i}.", i % period < period - 1
-        q, k, v = qkv(m, b, rms(h, m[f"{b}attn_norm"], m.eps))
-        base = 10000.0 if near else m.base
-        q = rope(rms(q, m[f"{b}attn_q_norm"], m.eps), base, False)
-        k = rope(rms(k, m[f"{b}attn_k_norm"], m.eps), base, False)
-        x = attend(q, k, v, window if near else 0, causal=False) @ m[f"{b}attn_output"].T
-        h = h + rms(x, m[f"{b}post_attention_norm"], m.eps)
-        x = feed_forward(m, b, rms(h, m[f"{b}ffn_norm"], m.eps), gelu_tanh)
-        h = h + rms(x, m[f"{b}post_ffw_norm"], m.eps)
-    pooled = np.mean(rms(h, m["output_norm"], m.eps), axis=0)
-    return pooled @ m["dense_2"].T @ m["dense_3"].T
-
-
 def gemma3(m: Model, ids: Any) -> Array:
+    return head(m, gemma_blocks(m, ids))
+
+
+def gemma_embedding(m: Model, ids: Any) -> Array:
+    """float64 [width]: the mean of all rows through two layers, not normalised."""
+    mean = np.mean(gemma_blocks(m, ids, causal=False), axis=0)
+    return mean @ m["dense_2"].T @ m["dense_3"].T if "dense_2.weight" in m.tensors else mean
+
+
+def gemma_blocks(m: Model, ids: Any, causal: bool = True) -> Array:
+    """All blocks of Gemma 3 and the norm behind them."""
     h = m["token_embd"][ids] * np.sqrt(m["token_embd"].shape[1])
     window, period = m.number("attention.sliding_window"), m.period
     for i in range(m.blocks):
@@ -230,8 +228,8 @@ def gemma3(m: Model, ids: Any) -> Array:
         base = 10000.0 if near else m.base
         q = rope(rms(q, m[f"{b}attn_q_norm"], m.eps), base, False)
         k = rope(rms(k, m[f"{b}attn_k_norm"], m.eps), base, False)
-        x = attend(q, k, v, window if near else 0) @ m[f"{b}attn_output"].T
+        x = attend(q, k, v, window if near else 0, causal) @ m[f"{b}attn_output"].T
         h = h + rms(x, m[f"{b}post_attention_norm"], m.eps)
         x = feed_forward(m, b, rms(h, m[f"{b}ffn_norm"], m.eps), gelu_tanh)
         h = h + rms(x, m[f"{b}post_ffw_norm"], m.eps)
-    return head(m, rms(h, m["output_norm"], m.eps))
+    return rms(h, m["output_norm"], m.eps)

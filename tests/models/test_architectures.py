@@ -287,6 +287,16 @@ def test_pieces_of_a_model(tmp_path: Path) -> None:
         recognise(GgufFile(path))
 
 
-def test_another_pooling_than_the_mean_is_refused(tmp_path: Path) -> None:
-    said = refused(tmp_path, errors.WrongValue, "gemma-embedding", keys={"pooling_type": 2})
-    assert "gemma-embedding.pooling_type" in said
+@pytest.mark.parametrize("name", ["gemma-embedding", "gemma-embedding2"])
+def test_another_pooling_than_the_mean_is_refused(tmp_path: Path, name: str) -> None:
+    said = refused(tmp_path, errors.WrongValue, name, keys={"pooling_type": 2})
+    assert f"{name}.pooling_type" in said
+
+
+def test_gemma_embedding_is_gemma3_with_layers_behind_it(tmp_path: Path) -> None:
+    made, plain = read(tmp_path, "gemma-embedding"), read(tmp_path, "gemma3")
+    assert made.layers == plain.layers and made.score_scale == plain.score_scale
+    assert (made.out, made.causal) == (WIDTH, False)
+    assert read(tmp_path, "gemma-embedding", without=["dense_2.weight", "dense_3.weight"]) == made
+    said = refused(tmp_path, errors.MissingKey, "gemma-embedding", without=["dense_2_feat_out"])
+    assert "dense_2_feat_out" in said

@@ -23,6 +23,7 @@ __all__ = ["quick_stack"]
 
 SHORT, ALL = (1, 2, 7), (1, 2, 7, 33, 100)
 FARTHER = 1.15
+OLD, NEW = "gemma-embedding-tiny", "gemma-embedding2-tiny"
 FORMS = {"f32": "f32", "q8_0": "q8"}
 
 
@@ -30,15 +31,16 @@ def rms(x: Any) -> float:
     return float(np.sqrt(np.mean(x * x)))
 
 
-def vectors(stack: Stack, kind: str, lengths: tuple[int, ...]) -> tuple[Any, Any, Any]:
+def vectors(
+    stack: Stack, kind: str, lengths: tuple[int, ...], name: str = NEW
+) -> tuple[Any, Any, Any]:
     """Ferro's, llama.cpp's and exact pooled vectors."""
-    name = "gemma-embedding2-tiny"
     path, answers = tiny.path(name, kind), tiny.answers(name, kind)
     prompts = [answers[f"ids_{n}"].tolist() for n in lengths]
     how = {"target": stack.target, "weights": FORMS[kind]}
     with EmbeddingModel.open(path, stack.device, **how) as model:
         ours = model.embed_ids(prompts)
-    exact = [reference64.gemma_embedding2(reference64.Model(path), ids) for ids in prompts]
+    exact = [reference64.Model(path).pooled(ids) for ids in prompts]
     return ours, np.stack([answers[f"pooled_{n}"] for n in lengths]), np.stack(exact)
 
 
@@ -55,15 +57,17 @@ def rows(stack: Stack, kind: str, lengths: tuple[int, ...]) -> tuple[Any, Any, A
     return ours, theirs, np.concatenate(exact)
 
 
-def test_vectors_of_float32_weights(quick_stack: Stack) -> None:
-    ours, theirs, exact = vectors(quick_stack, "f32", ALL)
+@pytest.mark.parametrize("name", [OLD, NEW])
+def test_vectors_of_float32_weights(name: str, quick_stack: Stack) -> None:
+    ours, theirs, exact = vectors(quick_stack, "f32", ALL, name)
     for a, b, c in zip(normalised(ours), normalised(theirs), exact, strict=True):
         assert a @ b > 0.9999
         assert np.abs(a - c / np.linalg.norm(c)).max() < 1e-5
 
 
-def test_vectors_of_quantised_weights(quick_stack: Stack) -> None:
-    ours, theirs, exact = vectors(quick_stack, "q8_0", ALL)
+@pytest.mark.parametrize("name", [OLD, NEW])
+def test_vectors_of_quantised_weights(name: str, quick_stack: Stack) -> None:
+    ours, theirs, exact = vectors(quick_stack, "q8_0", ALL, name)
     assert rms(ours - exact) <= FARTHER * rms(theirs - exact)
 
 
@@ -78,24 +82,11 @@ def test_scores_of_quantised_weights(quick_stack: Stack) -> None:
     assert rms(ours - exact) <= FARTHER * rms(theirs - exact)
 
 
-@pytest.mark.parametrize("kind", ["f32", "q8_0"])
-def test_the_older_embedding_model(quick_stack: Stack, kind: str) -> None:
-    path = tiny.path("gemma-embedding-tiny", kind)
-    prompts = [[2, *(7 * i % 400 for i in range(n)), 1] for n in (1, 31, 90)]
-    how = {"target": quick_stack.target, "weights": FORMS[kind]}
-    with EmbeddingModel.open(path, quick_stack.device, **how) as model:
-        ours = normalised(model.embed_ids(prompts))
-        assert model.encode("a b")[-1] == 1
-    model64 = reference64.Model(path)
-    exact = np.stack([reference64.gemma_embedding(model64, ids) for ids in prompts])
-    exact = exact / np.linalg.norm(exact, axis=1, keepdims=True)
-    assert np.abs(ours - exact).max() < {"f32": 1e-5, "q8_0": 0.05}[kind]
-
-
 def test_texts_have_llama_cpps_ids() -> None:
     with open_device("interpreter") as device:
         for name, opened in (
-            ("gemma-embedding2-tiny", EmbeddingModel.open),
+            (OLD, EmbeddingModel.open),
+            (NEW, EmbeddingModel.open),
             ("lfm2-decision-tiny", DecisionModel.open),
         ):
             answers = tiny.answers(name, "q8_0")
@@ -124,7 +115,7 @@ def models(request: pytest.FixtureRequest) -> Iterator[tuple[EmbeddingModel, Dec
         pytest.skip(str(error))
     with (
         device,
-        EmbeddingModel.open(tiny.path("gemma-embedding2-tiny", "q8_0"), device, batch=96) as e,
+        EmbeddingModel.open(tiny.path(NEW, "q8_0"), device, batch=96) as e,
         DecisionModel.open(tiny.path("lfm2-decision-tiny", "q8_0"), device, batch=96) as d,
     ):
         yield e, d

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ferro.models.architectures.blocks import Expected, blocks, embedding, gemma_block, output
 from ferro.models.gguf import GgufFile
@@ -62,11 +62,11 @@ def forward(run: Layers, made: Hyperparameters) -> Rows:
     return run.logits(run.norm("output_norm", h))
 
 
-def attended(run: Layers | EncoderLayers, i: int, h: Rows) -> Rows:
-    """The first half of a block."""
+def attended(run: Layers | EncoderLayers, i: int, h: Rows, **how: Any) -> Rows:
+    """The first half of a block; ``how`` is for its attention."""
     b = f"blk.{i}."
     x = run.norm(f"{b}attn_norm", h)
-    x = run.attention(i, run.product(f"{b}attn_qkv", x))
+    x = run.attention(i, run.product(f"{b}attn_qkv", x), **how)
     return run.add_norm(f"{b}post_attention_norm", run.product(f"{b}attn_output", x), h)
 
 

@@ -20,16 +20,13 @@ if TYPE_CHECKING:
     from ferro.models.operations import Rows
 
 NAME = "gemma-embedding"
-MEAN = 1  # of the kinds of pooling
 DENSE = ("dense_2", "dense_3")  # layers behind pooling, which files may leave out
 
 
 def read(file: GgufFile) -> Hyperparameters:
     read = Reader(file, NAME)
+    read.mean_pooling()
     made = gemma3.read_blocks(read)
-    pooling = read.integer("pooling_type", MEAN, least=0)
-    if pooling != MEAN:
-        raise read.wrong("pooling_type", f"{pooling} is not supported ({MEAN}, the mean, is)")
     out = read.integer("dense_3_feat_out", made.width) if has_dense(file) else made.width
     return replace(made, causal=False, out=out)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
+from ferro.models.architectures import gemma3
 from ferro.models.architectures.blocks import Expected, blocks, embedding, gemma_block, vectors
 from ferro.models.gguf import GgufFile
 from ferro.models.hyperparameters import Hyperparameters, Layer, Reader
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def read(file: GgufFile) -> Hyperparameters:
     read = Reader(file, "gemma-embedding2")
+    read.mean_pooling()
     head = read.head()
     local = read.head("_swa", head)
     window = read.integer("attention.sliding_window")
@@ -59,12 +61,7 @@ def encode(run: EncoderLayers, made: Hyperparameters) -> Rows:
     inputs = run.activated("inputs", h)
     for i in range(len(made.layers)):
         b = f"blk.{i}."
-        x = run.norm(f"{b}attn_norm", h)
-        x = run.attention(i, run.product(f"{b}attn_qkv", x), norm_values=True)
-        h = run.add_norm(f"{b}post_attention_norm", run.product(f"{b}attn_output", x), h)
-        x = run.norm(f"{b}ffn_norm", h)
-        x = run.gated(f"{b}ffn_gate", f"{b}ffn_up", x, "gelu_tanh")
-        h = run.add_norm(f"{b}post_ffw_norm", run.product(f"{b}ffn_down", x), h)
+        h = gemma3.fed(run, i, gemma3.attended(run, i, h, norm_values=True))
         own = run.product(f"{b}per_layer_model_proj", inputs)
         # the product is to be divided by sqrt(width), which only eps can tell
         own = run.norm_rows("per_layer_proj_norm", own, made.eps * made.width)
