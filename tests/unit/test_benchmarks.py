@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import quiet
+from benchmarks import embedding_file, embeddings, quiet
 from benchmarks.products import ROWS, Matrix, numpy, product
 from benchmarks.quiet import Sample, Turns, in_turns, quietly
 from benchmarks.targets import Target, of_host, of_products
@@ -85,3 +86,27 @@ def test_the_picture_is_a_png(tmp_path: Path) -> None:
     met, missed = Target("fast", 1.0, 2.0), Target("slow", 1.0, 2.0, at_least=True)
     plot.draw({"a": [met, missed], "b": [Target("unjudged", 1.0, None)]}, tmp_path / "x.png", "now")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_embedding_file_has_the_shape_of_the_released_one(tmp_path: Path) -> None:
+    embedding_file.write(tmp_path / "model.gguf", vocabulary=1100, layers=6)
+    made = recognise(GgufFile(tmp_path / "model.gguf"))
+    assert (made.architecture, made.width, made.vocabulary) == ("gemma-embedding2", 512, 1100)
+    assert [layer.head for layer in made.layers] == [256] * 5 + [512]
+    assert [layer.kv_heads for layer in made.layers] == [2] * 5 + [1]
+    assert made.out == 768 and not made.causal
+
+
+def test_a_peer_is_asked_for_the_same_sequences(tmp_path: Path) -> None:
+    child = tmp_path / "child.py"
+    child.write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    ids = json.loads(line)\n"
+        "    rows = [[float(token) for token in each] for each in ids]\n"
+        "    print(json.dumps({'seconds': [2.0, 1.0], 'vectors': rows}), flush=True)\n"
+    )
+    peer = embeddings.Peer([sys.executable, child])
+    seconds, vectors = peer.embed([[1, 2], [3, 4]])
+    peer.close()
+    assert seconds == 1.0 and vectors.tolist() == [[1, 2], [3, 4]]
