@@ -11,6 +11,8 @@ from benchmarks import embedding_file, embeddings, quiet
 from benchmarks.products import ROWS, Matrix, numpy, product
 from benchmarks.quiet import Sample, Turns, in_turns, quietly
 from benchmarks.targets import Target, of_host, of_products
+from ferro.models.architectures import recognise
+from ferro.models.gguf import GgufFile
 
 
 def matrix(**seconds: float) -> Matrix:
