@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -19,10 +20,11 @@ from ferro.models.hyperparameters import Hyperparameters
 from ferro.models.loaded import Loaded, at_least_1, choice, load
 from ferro.models.model import Model
 from ferro.models.packing import Input, Shape
-from ferro.models.plans import Plans
+from ferro.models.plans import Plans, Recorded
 from ferro.models.scratch import Scratch
 from ferro.runtime.device import Device
 
+Rows = npt.NDArray[np.float32]
 BATCH = 512  # rows: with more, int8 products are no faster, and a pass would hold up others longer
 
 
@@ -91,19 +93,45 @@ class Encoder(Model):
         """Which inputs share a pass, by number; one that is longer than a batch has its own."""
         return packing.packed([len(each) for each in inputs], self.batch)
 
-    def forward(self, inputs: Sequence[Input]) -> npt.NDArray[np.float32]:
+    def forward(self, inputs: Sequence[Input]) -> Rows:
         """One pass: what the model gives, float32 [inputs or wanted rows, ...], in order.
 
         An input's rows are the same bits in any company. Raises PassError and ContextFull before
         anything is computed; OutOfMemory, DeviceLost.
         """
         self.check_inputs(inputs)
+        recorded = self._prepared(inputs)
+        recorded.plan.run()
+        return self._read(recorded, inputs)
+
+    def in_parts(self, inputs: Sequence[Input], seconds: float) -> Iterator[Rows | None]:
+        """As ``forward``, with rests after parts of about so many seconds, in which other work may
+        use the device: None at each, and the result at last. For a pass that is longer than a
+        batch: the memory of others is shared."""
+        self.check_inputs(inputs)
+        recorded = self._prepared(inputs)
+        first, count = 0, 1
+        while first < len(recorded.plan):
+            started = time.perf_counter()
+            recorded.plan.run(first, count)
+            self.device.finish()
+            took = time.perf_counter() - started
+            first += count
+            count = 2 * count if took < seconds / 2 else max(1, count // 2)
+            yield None
+        yield self._read(recorded, inputs)
+
+    def _prepared(self, inputs: Sequence[Input]) -> Recorded[EncoderLayers]:
+        """The plan for inputs, which it will read."""
         shape = Shape.of(inputs)
         recorded = self._plans[shape]
         recorded.run.inputs.write(packing.numbers(inputs, shape))
-        recorded.plan.run()
+        return recorded
+
+    def _read(self, recorded: Recorded[EncoderLayers], inputs: Sequence[Input]) -> Rows:
+        """What a plan has given for inputs."""
         wanted = sum(len(each.wanted) for each in inputs)
-        return recorded.result.part(0, wanted if shape.wanted else len(inputs)).read()
+        return recorded.result.part(0, wanted or len(inputs)).read()
 
     def passes(
         self, inputs: Sequence[Input]

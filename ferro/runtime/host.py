@@ -123,13 +123,13 @@ class HostPlan:
         buffers = launched.arguments.values()
         self._buffers.update((id(b), b) for b in buffers if isinstance(b, Buffer))
 
-    def run(self) -> None:
-        """Run every call in order. Raises DeviceError if a buffer was released or the device
-        closed since."""
+    def run(self, first: int = 0, count: int | None = None) -> None:
+        """Run every call in order, or ``count`` calls from the ``first`` on. Raises DeviceError if
+        a buffer was released or the device closed since."""
         self.store.check_open()
         for buffer in self._buffers.values():
             _ = buffer.memory
-        for call in self.calls:
+        for call in self.calls[first : None if count is None else first + count]:
             call()
 
     def extend(self, other: HostPlan) -> None:

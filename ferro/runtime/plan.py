@@ -95,25 +95,27 @@ class Plan:
         self._buffers.update((id(buffer), buffer) for buffer in buffers)
         self._kept.append(keep)
 
-    def run(self) -> None:
-        """Enqueue every launch in order; does not wait.
+    def run(self, first: int = 0, count: int | None = None) -> None:
+        """Enqueue every launch in order, or ``count`` commands from the ``first`` on; does not
+        wait.
 
         Raises DeviceLost, or DeviceError if a buffer was released or the device closed since.
         """
         queue = self.queue
+        wanted = slice(first, None if count is None else first + count)
         for buffer in self._buffers.values():
             buffer.owner.check_open()
             _ = buffer.memory  # a runtime may crash on memory that is gone
         with queue.lock:
             if queue.profiler is not None:
-                for step in self.steps:
+                for step in self.steps[wanted]:
                     queue.enqueue(step.kernel, step.size, step.local, step.name)
                 return
             queue.watchdog.check()
             queue.progress.start()
             enqueue, raw = self._enqueue, queue.raw
             try:
-                for kernel, size, local in self._calls:
+                for kernel, size, local in self._calls[wanted]:
                     enqueue(raw, kernel, size, local)
             except self._error as error:
                 raise queue.failure(error) from error

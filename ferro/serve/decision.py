@@ -25,7 +25,9 @@ class ServedDecision(Served):
     modality = "decisions"
 
     def __init__(self, gate: Gate, model: DecisionModel, settings: Settings) -> None:
-        super().__init__(EncoderLane(gate, model, settings.most_waiting, sample), settings)
+        seconds = settings.slice_seconds
+        lane = EncoderLane(gate, model, settings.most_waiting, sample, seconds)
+        super().__init__(lane, settings)
         self.prompts = model.prompts
         self.temperatures = model.temperatures
 

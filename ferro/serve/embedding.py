@@ -22,7 +22,9 @@ class ServedEmbedding(Served):
     modality = "embeddings"
 
     def __init__(self, gate: Gate, model: EmbeddingModel, settings: Settings) -> None:
-        super().__init__(EncoderLane(gate, model, settings.most_waiting), settings)
+        seconds = settings.slice_seconds
+        lane = EncoderLane(gate, model, settings.most_waiting, part_seconds=seconds)
+        super().__init__(lane, settings)
 
     @property
     def dimensions(self) -> tuple[int, ...]:

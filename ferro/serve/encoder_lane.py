@@ -2,7 +2,7 @@
 
 A pass takes an input of each request in turn, until it has no room: a request of thousands holds
 up one of a few by no more than its place in every pass. Inputs that are longer than a usual pass
-have their own ones, which are work of another kind with a share of its own.
+have their own ones, which are work of another kind with a share of its own, and rest after parts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import logging
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +69,24 @@ class Inputs:
 Part = tuple[Inputs, int]  # of a pass: an input of a job by its number
 
 
+class Pass:
+    """A pass that is under way: its ``parts``, and the ``seconds`` that it has taken."""
+
+    def __init__(
+        self, parts: list[Part], start: Callable[[list[Input]], Iterator[Floats | None]]
+    ) -> None:
+        self.parts, self.seconds = parts, 0.0
+        self.inputs = [own.job.task.inputs[number] for own, number in parts]
+        self._steps = start(self.inputs)
+
+    def go_on(self) -> Floats | None:
+        """The rows of all inputs, None at a rest. Raises what the model does."""
+        started = time.perf_counter()
+        rows = next(self._steps)
+        self.seconds += time.perf_counter() - started
+        return rows
+
+
 class EncoderLane(Lane):
     """Serves one encoder. ``kind`` is the model's; ``sample`` makes an input of so many tokens, to
     warm up with."""
@@ -80,12 +99,15 @@ class EncoderLane(Lane):
         model: Encoder,
         most_waiting: int,
         sample: Callable[[int], Input] = lambda length: Input((0,) * length),
+        part_seconds: float = 0.04,
     ) -> None:
-        """``most_waiting`` is how many jobs may wait besides one that is served."""
+        """``most_waiting`` is how many jobs may wait besides one that is served; long passes rest
+        after ``part_seconds``."""
         super().__init__(gate, model, most_waiting)
         self.kind = model.kind
         self.totals: EncoderTotals = EncoderTotals()
-        self._sample = sample
+        self._sample, self._part_seconds = sample, part_seconds
+        self._long_pass: Pass | None = None
         self._waiting: deque[Inputs] = deque()
 
     # ------------------------------------------------------------------- from other threads
@@ -117,27 +139,31 @@ class EncoderLane(Lane):
     def ready(self) -> Sequence[str]:
         with self.gate.changed:
             packed = any(each.packed for each in self._waiting)
-            long = any(each.long for each in self._waiting)
+            long = self._long_pass is not None or any(each.long for each in self._waiting)
         return [work for work, there in ((PACKED, packed), (LONG, long)) if there]
 
     def step(self, work: str) -> None:
-        """One pass. One that fails is the end of the jobs that have a part in it."""
+        """A pass, or a part of a long one. One that fails is the end of the jobs in it."""
         with self.gate.changed:
-            parts = self._long() if work == LONG else self._packed()
-        inputs = [job.job.task.inputs[i] for job, i in parts]
-        started = time.perf_counter()
+            passing = self._long() if work == LONG else self._packed()
         try:
-            rows = self.model.forward(inputs)
+            rows = passing.go_on()
         except DeviceLost:
             raise
         except Exception as error:
             log.exception("a pass failed")
-            self._fail(parts, BROKEN, f"the model could not go on: {error}")
+            self._fail(passing.parts, BROKEN, f"the model could not go on: {error}")
             return
-        tokens = sum(map(len, inputs))
-        self.totals.passed(len(inputs), tokens, time.perf_counter() - started)
+        if rows is not None:
+            self._done(passing, rows)
+
+    def _done(self, passing: Pass, rows: Floats) -> None:
+        inputs = passing.inputs
+        self.totals.passed(len(inputs), sum(map(len, inputs)), passing.seconds)
+        if passing is self._long_pass:
+            self._long_pass = None
         ends = np.add.accumulate([len(each.wanted) or 1 for each in inputs])
-        for part, own in zip(parts, np.split(rows, ends[:-1]), strict=True):
+        for part, own in zip(passing.parts, np.split(rows, ends[:-1]), strict=True):
             self._put(part, own)
 
     def jobs(self) -> list[Job[Encoding]]:
@@ -147,6 +173,8 @@ class EncoderLane(Lane):
     def clear(self, job: Job[Encoding]) -> None:
         with self.gate.changed:
             self._waiting = deque(each for each in self._waiting if each.job is not job)
+        if self._long_pass is not None and self._long_pass.parts[0][0].job is job:
+            self._long_pass = None
         job.open.clear()
 
     def warm_up(self, stopped: Callable[[], bool]) -> None:
@@ -159,8 +187,8 @@ class EncoderLane(Lane):
                 return
             self.model.forward(inputs)
 
-    def _packed(self) -> list[Part]:
-        """The parts of a pass: one input of each job in turn, while there is room."""
+    def _packed(self) -> Pass:
+        """A pass with one input of each job in turn, while there is room."""
         parts: list[Part] = []
         turns = deque(each for each in self._waiting if each.packed)
         room = self.model.batch
@@ -172,14 +200,19 @@ class EncoderLane(Lane):
                 room -= len(own.job.task.inputs[number])
                 turns.append(own)
         self._waiting.rotate(-1)
-        return parts
+        return Pass(parts, lambda inputs: (self.model.forward(each) for each in [inputs]))
 
-    def _long(self) -> list[Part]:
-        """The shortest long input of the job whose turn it is."""
-        own = next(each for each in self._waiting if each.long)
-        self._waiting.remove(own)
-        self._waiting.append(own)
-        return [(own, own.long.pop(0))]
+    def _long(self) -> Pass:
+        """The pass that is under way, or that of the shortest long input of the job whose turn it
+        is."""
+        if self._long_pass is None:
+            own = next(each for each in self._waiting if each.long)
+            self._waiting.remove(own)
+            self._waiting.append(own)
+            parts = [(own, own.long.pop(0))]
+            start = partial(self.model.in_parts, seconds=self._part_seconds)
+            self._long_pass = Pass(parts, start)
+        return self._long_pass
 
     def _put(self, part: Part, rows: Floats) -> None:
         own, number = part

@@ -190,3 +190,17 @@ def test_decisions_are_the_same_alone_and_together(quick_stack: Stack) -> None:
         together = model.decide([2.5], asked)
         for id, question in asked.items():
             assert model.decide([2.5], {id: question}) == {id: together[id]}
+
+
+def test_a_long_pass_in_parts_has_the_same_bits_beside_others(quick_stack: Stack) -> None:
+    path = tiny.path("gemma-embedding2-tiny", "q8_0")
+    long, short = Input(tuple(range(100, 180))), Input(tuple(range(100, 117)))
+    how = {"target": quick_stack.target, "batch": 32}
+    with EmbeddingModel.open(path, quick_stack.device, **how) as model:
+        wanted, other = model.forward([long]), model.forward([short])
+        found = []
+        for rows in model.in_parts([long], seconds=0.0):
+            assert model.forward([short]).tobytes() == other.tobytes()
+            found.append(rows)
+    assert len(found) > 10 and all(rows is None for rows in found[:-1])
+    assert found[-1].tobytes() == wanted.tobytes()

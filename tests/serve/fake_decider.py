@@ -39,5 +39,10 @@ class ServedDecider(FakeDecisionModel):
         rows = np.concatenate(self.score(inputs))[:, None]
         return rows * np.float32(np.nan) if self.nan else rows
 
+    def in_parts(self, inputs: Sequence[Input], seconds: float) -> Any:
+        yield None
+        yield None
+        yield self.forward(inputs)
+
     def close(self) -> None:
         pass

@@ -65,9 +65,33 @@ def test_an_input_longer_than_a_batch_is_work_of_its_own() -> None:
     model = FakeEncoder(batch=16)
     lane = by_hand(model, HeardEncoding([40, 3, 30], 1), HeardEncoding([50], 2))
     assert list(lane.ready) == ["packed", "long"]
-    lane.step("long")
-    lane.step("long")
+    for _ in range(6):
+        lane.step("long")
     assert [len(each) for (each,) in model.passes_made] == [30, 50]
+
+
+def test_a_long_pass_rests_while_others_have_their_turn() -> None:
+    model = FakeEncoder(batch=16)
+    long, short = HeardEncoding([40], 1), HeardEncoding([4], 2)
+    lane = by_hand(model, long, short)
+    lane.step("long")
+    lane.step("packed")
+    assert short.right and not long.events
+    lane.step("long")
+    lane.step("long")
+    assert long.right and not lane.ready
+
+
+def test_a_long_pass_that_is_given_up_goes_no_further() -> None:
+    model = FakeEncoder(batch=16)
+    gone, other = HeardEncoding([40], 1), HeardEncoding([30], 2)
+    lane = by_hand(model, gone, other)
+    lane.step("long")
+    gone.job.cancel()
+    lane.sweep()
+    for _ in range(3):
+        lane.step("long")
+    assert other.right and not gone.events and len(model.passes_made) == 1
 
 
 def test_inputs_with_several_wanted_rows_have_all_of_them() -> None:
@@ -110,7 +134,8 @@ def test_a_pass_that_fails_ends_its_own_jobs_only() -> None:
     long, short = HeardEncoding([40]), HeardEncoding([4])
     lane = by_hand(model, long, short)
     model.failure = OutOfMemory("too long")
-    lane.step("long")
+    for _ in range(3):
+        lane.step("long")
     model.failure = None
     lane.step("packed")
     assert long.failed is not None and long.failed.reason == BROKEN and short.right
