@@ -77,8 +77,12 @@ def configure(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) 
 def run(args: argparse.Namespace) -> int:
     from ferro.models.pace import Pace
 
+    if (args.trace or args.plot) and not args.profile:
+        raise UsageError(f"--{'trace' if args.trace else 'plot'} goes with --profile")
     path = options.model(args)
     of = kind(path)
+    if args.profile and of != "language":
+        raise UsageError(f"--profile is for language models, {path.name} is of the kind `{of}`")
     if args.request is not None and of != "decision":
         raise UsageError(f"--request is for decision models, {path.name} is of the kind `{of}`")
     if of in ("embedding", "decision"):
@@ -86,8 +90,6 @@ def run(args: argparse.Namespace) -> int:
     prefills, decodes = sizes(args)
     if args.profile:
         return profile(args, path, prefills)
-    if args.trace or args.plot:
-        raise UsageError(f"--{'trace' if args.trace else 'plot'} goes with --profile")
     if args.context is None:
         args.context = enough(prefills, decodes)
     started = time.perf_counter()

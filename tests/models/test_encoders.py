@@ -128,7 +128,7 @@ IDS = st.sampled_from([1, 3, 16, 63, 64, 65]).flatmap(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(IDS, min_size=2, max_size=5))
 def test_a_vector_is_the_same_in_any_company(
     models: tuple[EmbeddingModel, DecisionModel], ids: list[list[int]]
@@ -138,7 +138,7 @@ def test_a_vector_is_the_same_in_any_company(
     assert packed.tobytes() == alone.tobytes()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(st.tuples(IDS, st.integers(0, 2)), min_size=2, max_size=5))
 def test_a_score_is_the_same_in_any_company(
     models: tuple[EmbeddingModel, DecisionModel], asked: list[tuple[list[int], int]]

@@ -361,7 +361,7 @@ def test_bench_prints_rates_and_limits(capsys: Capture) -> None:
     assert main(["kernels", "bench", "matmul_q8", *launch, *INTERPRETER, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["rates"]["read"] > 0 and printed["limits"]["read"] > 0
-    assert printed["int8_operations"] == 2 * 4 * 64 * 64
+    assert printed["int8_operations"] == 2 * 64 * 64
 
 
 @pytest.mark.parametrize(

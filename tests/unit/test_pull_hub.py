@@ -46,6 +46,8 @@ class Puller:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # tests may run in the background, where Ctrl-C is ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def run(self, name: str = NAME, **environment: str) -> tuple[int, str, str]:
