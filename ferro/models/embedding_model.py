@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +13,7 @@ from ferro.models import tasks
 from ferro.models.encoder import Encoder
 from ferro.models.loaded import BadOption
 from ferro.models.packing import Input
-from ferro.models.vectors import normalised
+from ferro.models.vectors import finite, normalised
 
 Text = str | Sequence[int]  # or its token ids
 
@@ -46,12 +48,12 @@ class EmbeddingModel(Encoder):
         false.
 
         A vector is the same bits in any company. Raises NoSuchTask, BadOption, PassError and
-        ContextFull before anything is computed; OutOfMemory, DeviceLost.
+        ContextFull before anything is computed; OutOfMemory, DeviceLost, NotFinite.
         """
-        if isinstance(texts, str):
-            raise BadOption("texts are a list: `embed([text])` embeds one")
         width = self._width(dimensions)
-        vectors = self.embed_ids(self._ids(texts, task, titles))[:, :width]
+        texts = listed(texts, "texts")
+        titles = [None] * len(texts) if titles is None else listed(titles, "titles")
+        vectors = finite(self.embed_ids(self._ids(texts, task, titles)))[:, :width]
         return normalised(vectors) if normalise else np.ascontiguousarray(vectors)
 
     def encode(self, text: str) -> list[int]:
@@ -74,25 +76,34 @@ class EmbeddingModel(Encoder):
     def _width(self, dimensions: int | None) -> int:
         if dimensions is None:
             return self.out
-        if not 1 <= dimensions <= self.out:
+        if not isinstance(dimensions, Integral) or not 1 <= dimensions <= self.out:
             raise BadOption(f"dimensions must be 1 to {self.out}, got {dimensions}")
-        return dimensions
+        return int(dimensions)
 
     def _ids(
         self,
         texts: Sequence[Text],
         task: str | None,
-        titles: Sequence[str | None] | None,
+        titles: Sequence[str | None],
     ) -> list[Sequence[int]]:
         prefix = tasks.task(self.hyperparameters.architecture, task)
-        if titles is not None and len(titles) != len(texts):
+        if len(titles) != len(texts):
             raise BadOption(f"{len(titles)} titles for {len(texts)} texts")
         found: list[Sequence[int]] = []
-        for text, title in zip(texts, titles or [None] * len(texts), strict=True):
+        for i, (text, title) in enumerate(zip(texts, titles, strict=True)):
+            if title is not None and not isinstance(title, str):
+                raise BadOption(f"title {i} is no text, but a {type(title).__name__}")
             if isinstance(text, str):
                 found.append(self.encode(prefix.text(text, title)))
             elif prefix is not tasks.NONE or title is not None:
                 raise BadOption("a task goes in front of texts, not of token ids")
             else:
-                found.append(text)
+                found.append(listed(text, f"input {i}: token ids"))
         return found
+
+
+def listed(given: Iterable[Any], what: str) -> list[Any]:
+    """Raises BadOption for what is no list, tuple, array or the like; a text is none."""
+    if isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable):
+        raise BadOption(f"{what} are a list, not a {type(given).__name__}")
+    return list(given)

@@ -96,13 +96,14 @@ class Encoder(Model):
     def forward(self, inputs: Sequence[Input]) -> Rows:
         """One pass: what the model gives, float32 [inputs or wanted rows, ...], in order.
 
-        An input's rows are the same bits in any company. Raises PassError and ContextFull before
-        anything is computed; OutOfMemory, DeviceLost.
+        An input's rows are the same bits in any company. Threads wait for each other. Raises
+        PassError and ContextFull before anything is computed; OutOfMemory, DeviceLost.
         """
         self.check_inputs(inputs)
-        recorded = self._prepared(inputs)
-        recorded.plan.run()
-        return self._read(recorded, inputs)
+        with self._passing:
+            recorded = self._prepared(inputs)
+            recorded.plan.run()
+            return self._read(recorded, inputs)
 
     def in_parts(self, inputs: Sequence[Input], seconds: float) -> Iterator[Rows | None]:
         """As ``forward``, with rests after parts of about so many seconds, in which other work may

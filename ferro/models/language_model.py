@@ -92,17 +92,19 @@ class LanguageModel(Model):
     def forward(self, pieces: Sequence[Piece]) -> npt.NDArray[np.float32]:
         """The logits of the wanted rows, float32 [sum of ``wanted``, vocabulary], pieces in order.
 
-        Raises ContextFull and PassError, before anything is computed; OutOfMemory, DeviceLost.
+        Threads wait for each other. Raises ContextFull and PassError, before anything is computed;
+        OutOfMemory, DeviceLost.
         """
         passes.check(pieces, self.hyperparameters.vocabulary, self.most_rows)
-        for piece in pieces:
-            self._cache.check(piece)
-        shape = Shape.of(pieces)
-        recorded = self._plans[shape]
-        recorded.run.inputs.write(passes.numbers(pieces, shape, self.context))
-        recorded.plan.run()
-        self._cache.advance(pieces)
-        return recorded.result.part(0, sum(piece.wanted for piece in pieces)).read()
+        with self._passing:
+            for piece in pieces:
+                self._cache.check(piece)
+            shape = Shape.of(pieces)
+            recorded = self._plans[shape]
+            recorded.run.inputs.write(passes.numbers(pieces, shape, self.context))
+            recorded.plan.run()
+            self._cache.advance(pieces)
+            return recorded.result.part(0, sum(piece.wanted for piece in pieces)).read()
 
     def plan_of(self, pieces: Sequence[Piece]) -> Any:
         """The plan that a pass of this shape replays."""

@@ -77,10 +77,12 @@ def load(
     """The weights in ``form`` and the tables of as many positions. Raises ModelError, OutOfMemory
     (before weights are read)."""
     wanted = kept(file, made, form)
-    loading.check_room(file, device, wanted)
+    turnings = {rotation(layer) for layer in made.layers if layer.attends}
+    size = sum(rope.nbytes(turning, positions) for turning in turnings)
+    loading.check_room(file, device, wanted, size, f"tables of {positions} positions")
     tables = {}
     divisors = _divisors(file)
-    for turning in {rotation(layer) for layer in made.layers if layer.attends}:
+    for turning in turnings:
         cos, sin = rope.tables(turning, positions, divisors)
         tables[turning] = (device.array(cos, "scratch"), device.array(sin, "scratch"))
     buffers = loading.load(file, device, wanted, target)

@@ -103,13 +103,15 @@ def load(
     return buffers
 
 
-def check_room(file: GgufFile, device: Device, wanted: Iterable[Part], caches: int = 0) -> None:
-    """Raises OutOfMemory if parts, and ``caches`` bytes beside them, cannot fit."""
+def check_room(
+    file: GgufFile, device: Device, wanted: Iterable[Part], beside: int = 0, what: str = "caches"
+) -> None:
+    """Raises OutOfMemory if parts, and bytes ``beside`` them for ``what``, cannot fit."""
     needed = sum(kept_bytes(file, part) for part in wanted)
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     there = min(host, device.info.capabilities.get("memory", host))
-    if needed + caches > there:
-        more = f" and the caches {megabytes(caches)}" if caches else ""
+    if needed + beside > there:
+        more = f" and the {what} {megabytes(beside)}" if beside else ""
         raise OutOfMemory(
             f"the weights take {megabytes(needed)}{more}, {device.name} has {megabytes(there)}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from threading import Lock
 from typing import Any, Self
 
 from ferro.models.gguf import GgufFile
@@ -22,6 +23,8 @@ class Model:
         self.file, self.tokenizer = file, Tokenizer(file.metadata)
         self.device, self.hyperparameters = loaded.device, loaded.made
         self._loaded, self._plans = loaded, plans
+        # passes share scratch memory and what they read from the host: one at a time
+        self._passing = Lock()
 
     def close(self) -> None:
         """Give the device's memory back; what a lost device may still use stays."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
@@ -41,6 +42,10 @@ def check(inputs: Iterable[Input], vocabulary: int, most: int) -> None:
             raise PassError(f"input {i} has no tokens")
         if len(each) > most:
             raise ContextFull(f"input {i} is too long: {len(each)} tokens (at most {most})")
+        others = {type(token) for token in each.tokens} - {int}
+        for other in others:
+            if not issubclass(other, Integral):
+                raise PassError(f"input {i}: a token is a whole number, not a {other.__name__}")
         strange = next((token for token in each.tokens if not 0 <= token < vocabulary), None)
         if strange is not None:
             raise PassError(f"input {i}: there is no token {strange} (there are {vocabulary})")
@@ -56,12 +61,14 @@ def packed(lengths: Sequence[int], rows: int) -> list[list[int]]:
     passes: list[list[int]] = []
     by_room: dict[int, list[list[int]]] = {}
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        room = next((r for r in range(lengths[i], rows + 1) if by_room.get(r)), None)
+        room = min((r for r in by_room if r >= lengths[i]), default=None)
         if room is None:
             passes.append([])
             found, left = passes[-1], rows - lengths[i]
         else:
             found, left = by_room[room].pop(), room - lengths[i]
+            if not by_room[room]:
+                del by_room[room]
         found.append(i)
         if left > 0:
             by_room.setdefault(left, []).append(found)

@@ -57,6 +57,11 @@ def tables(
     return cos, sin
 
 
+def nbytes(rotation: Rotation, positions: int) -> int:
+    """What the tables take on a device."""
+    return 2 * 4 * positions * max(rotation.dimensions // 2, 1)
+
+
 def _frequencies(
     rotation: Rotation, divisors: Sequence[float]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:

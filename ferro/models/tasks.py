@@ -72,6 +72,8 @@ def task(architecture: str, name: str | None) -> Task:
     """The task of that name; None is none. Raises NoSuchTask with the names that there are."""
     if name is None:
         return NONE
+    if not isinstance(name, str):
+        raise NoSuchTask(f"a task goes by its name, not by a {type(name).__name__}")
     known = TASKS.get(architecture, (NONE,))
     names = {_plain(each): found for found in known for each in (found.name, *found.other)}
     if _plain(name) in names:

@@ -11,6 +11,21 @@ import numpy.typing as npt
 Vectors = npt.NDArray[np.float32]
 
 
+class NotFinite(ArithmeticError):
+    """A vector with what is no number: the model's own numbers were too large."""
+
+    exit_code = 1
+
+
+def finite(vectors: Vectors) -> Vectors:
+    """``vectors`` [n, dimensions] as they are. Raises NotFinite with the first input that has a
+    number which is none."""
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if bad.any():
+        raise NotFinite(f"the model gave no numbers for input {int(bad.argmax())}")
+    return vectors
+
+
 def normalised(vectors: Vectors) -> Vectors:
     """``vectors`` [n, dimensions] with length 1 each, float32; those of length 0 stay."""
     lengths = np.sqrt(_row_sums(vectors.astype(np.float64) ** 2))

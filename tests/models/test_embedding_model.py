@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from ferro.models import tasks
 from ferro.models.embedding_model import EmbeddingModel
 from ferro.models.errors import UnsupportedArchitecture
 from ferro.models.loaded import BadOption
-from ferro.models.passes import ContextFull
+from ferro.models.passes import ContextFull, PassError
 from ferro.models.tasks import NoSuchTask
-from ferro.models.vectors import normalised
-from ferro.runtime import DeviceError, open_device
+from ferro.models.vectors import NotFinite, normalised
+from ferro.runtime import DeviceError, OutOfMemory, open_device
 from ferro.runtime.device import Device
 from tests.models import ggufs, reference64, tiny
 
@@ -80,6 +81,18 @@ def test_no_texts_give_no_vectors(model: EmbeddingModel) -> None:
     ("how", "error", "said"),
     [
         ({"texts": "a"}, BadOption, "texts are a list"),
+        ({"texts": None}, BadOption, "texts are a list, not a NoneType"),
+        ({"texts": b"a"}, BadOption, "texts are a list, not a bytes"),
+        ({"texts": {"a"}}, BadOption, "texts are a list, not a set"),
+        ({"texts": [b"a"]}, BadOption, "input 0: token ids are a list, not a bytes"),
+        ({"texts": ["a", None]}, BadOption, "input 1: token ids are a list, not a NoneType"),
+        ({"texts": [[2.5]]}, PassError, "input 0: a token is a whole number"),
+        ({"texts": [np.ones((2, 2), int)]}, PassError, "not a ndarray"),
+        ({"dimensions": 1.5}, BadOption, "dimensions must be 1 to 192, got 1.5"),
+        ({"dimensions": "8"}, BadOption, "dimensions must be 1 to 192, got 8"),
+        ({"titles": "t", "task": "document"}, BadOption, "titles are a list"),
+        ({"titles": [5], "task": "document"}, BadOption, "title 0 is no text, but a int"),
+        ({"task": 5}, NoSuchTask, "by its name, not by a int"),
         ({"dimensions": 0}, BadOption, "dimensions must be 1 to 192, got 0"),
         ({"dimensions": 193}, BadOption, "dimensions must be 1 to 192, got 193"),
         ({"titles": ["a", "b"], "task": "document"}, BadOption, "2 titles for 1 texts"),
@@ -95,6 +108,20 @@ def test_what_cannot_be_embedded(
     with pytest.raises(error, match=said) as caught:
         model.embed(**{"texts": ["a"], **how})
     assert caught.value.exit_code == 2  # type: ignore[attr-defined]
+
+
+def test_numbers_of_numpy_are_ids_and_dimensions(model: EmbeddingModel) -> None:
+    ids = np.array([[2, 9, 1], [2, 7, 1]])
+    found = model.embed(ids, dimensions=np.int64(8))
+    assert found.tobytes() == model.embed(ids.tolist(), dimensions=8).tobytes()
+
+
+def test_threads_do_not_read_each_others_passes(model: EmbeddingModel) -> None:
+    texts = [[f"{i} {k}" for k in range(6)] for i in range(16)]
+    alone = [model.embed(each).tobytes() for each in texts]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda each: model.embed(each).tobytes(), texts))
+    assert found == alone
 
 
 def test_vectors_of_length_0_stay() -> None:
@@ -118,6 +145,12 @@ def test_options_that_mean_nothing(tmp_path: Path, device: Device, how: dict[str
     path = ggufs.model(tmp_path / "model.gguf", NEW)
     with pytest.raises(BadOption, match=next(iter(how))):
         EmbeddingModel.open(path, device, **how)
+
+
+def test_a_context_of_tables_that_do_not_fit(tmp_path: Path, device: Device) -> None:
+    path = ggufs.model(tmp_path / "model.gguf", NEW)
+    with pytest.raises(OutOfMemory, match="tables of 2147483647 positions"):
+        EmbeddingModel.open(path, device, context=2**31 - 1)
 
 
 # --- numbers -------------------------------------------------------------------------------------
@@ -157,6 +190,18 @@ def test_files_without_dense_layers_and_with_one_number_of_heads(
     path = ggufs.model(tmp_path / "model.gguf", name, "F32", without=without, keys=keys)
     ids = [3, 9, 4]
     assert far(vector(path, device, ids), reference64.Model(path).pooled(ids)) < 1e-5
+
+
+def test_vectors_without_numbers_are_refused(tmp_path: Path, device: Device) -> None:
+    path = ggufs.model(tmp_path / "model.gguf", NEW, "F32")
+    for tensor in gguf.GGUFReader(path, "r+").tensors:
+        if tensor.name == "output_norm.weight":
+            tensor.data[:] = 3e38
+    with (
+        EmbeddingModel.open(path, device) as opened,
+        pytest.raises(NotFinite, match="no numbers for input 0"),
+    ):
+        opened.embed([[3, 9]], normalise=False)
 
 
 @pytest.mark.parametrize("weights", ["f32", "q8"])

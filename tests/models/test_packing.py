@@ -28,6 +28,10 @@ def test_long_inputs_go_alone_and_gaps_are_filled() -> None:
     assert packed([], 512) == []
 
 
+def test_a_huge_batch_takes_no_longer() -> None:
+    assert packed([5, 3], 10**15) == [[0, 1]]
+
+
 @given(st.integers(1, 10000))
 def test_few_rows_are_added(rows: int) -> None:
     found = rounded(rows)
@@ -62,6 +66,9 @@ def test_what_a_pass_uploads() -> None:
         (Input((1,) * 9), ContextFull, r"input 1 is too long: 9 tokens \(at most 8\)"),
         (Input((1, 40)), PassError, r"input 1: there is no token 40 \(there are 40\)"),
         (Input((-1,)), PassError, "there is no token -1"),
+        (Input((1, 2.5)), PassError, "input 1: a token is a whole number, not a float"),
+        (Input(("a",)), PassError, "not a str"),
+        (Input(tuple(np.array([1, 2**64 - 1], np.uint64))), PassError, "no token 18446744073709"),
         (Input((1, 2), (2,)), PassError, r"input 1: rows \[2\] of 2 are wanted"),
     ],
 )
