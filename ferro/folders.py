@@ -42,16 +42,24 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
     """A stream whose contents become the file ``path`` at the end of the ``with`` block, and
     nothing if that is left by an exception. A link stays and its target is replaced; a device or a
     pipe is written into. Raises OSError, naming ``path``, where it cannot be written."""
-    try:
+    with naming(path):
         if path.exists() and not path.is_file():
             with open(path, "wb") as stream:
                 yield stream
         else:
             with _replaced(Path(os.path.realpath(path))) as stream:
                 yield stream
+
+
+@contextmanager
+def naming(file: Path | str) -> Iterator[None]:
+    """An OSError of the ``with`` block names ``file`` where it names none: reading and writing
+    what is open do not."""
+    try:
+        yield
     except OSError as error:
         if error.filename is None:
-            error.filename = str(path)
+            error.filename = str(file)
         raise
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ferro.commands import UsageError, encoder_options, options
+from ferro.folders import naming
 from ferro.report import emit, to_json
 
 BAR = 30
@@ -82,11 +83,13 @@ def document(name: str) -> Any:
     """The JSON of a file, or of standard input. Raises BadDocument, OSError."""
     from ferro.models.documents import BadDocument, parse
 
-    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    told = "standard input" if name == "-" else name
+    with naming(told):
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     try:
         return parse(data)
     except BadDocument as error:
-        raise BadDocument(f"{'standard input' if name == '-' else name} {error}") from None
+        raise BadDocument(f"{told} {error}") from None
 
 
 def questions(asked: Sequence[tuple[str, list[str]]]) -> dict[str, Any]:

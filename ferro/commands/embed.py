@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ferro.commands import UsageError, options, text_files
+from ferro.folders import naming
 from ferro.report import Progress, emit, note, to_json
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ def check(args: argparse.Namespace) -> None:
     if args.source is None and (args.format or args.column or args.title_column):
         raise UsageError("--format, --column and --title-column go with --in")
     options.check_context(args.context, "--ctx")
-    if args.batch < 1:
-        raise UsageError(f"--batch takes a number from 1 on, got {args.batch}")
+    options.check_context(args.batch, "--batch")
     if args.out is not None:
         from ferro.commands.vector_files import WRITERS
 
@@ -172,25 +172,29 @@ def embedded(
         yield Done(0, work.vectors([ids]))
         return
     first = skip
-    records = itertools.islice(enumerate(read(args, source)), skip, None)
-    while some := list(itertools.islice(records, AT_ONCE)):
-        tokens = [work.ids(record, args.title) for _, record in some]
-        vectors = np.full((len(some), work.width), np.nan, np.float32)
+    records = itertools.islice(read(args, source), skip, None)
+    # texts become tokens one by one: as many long ones would not fit into memory
+    while tokens := [work.ids(each, args.title) for each in itertools.islice(records, AT_ONCE)]:
+        vectors = np.full((len(tokens), work.width), np.nan, np.float32)
         good = [i for i, each in enumerate(tokens) if not isinstance(each, str)]
         if good:
             vectors[good] = work.vectors([each for each in tokens if not isinstance(each, str)])
-        for (number, _), each in zip(some, tokens, strict=True):
+        for number, each in enumerate(tokens, first):
             if isinstance(each, str):
                 tell_bad(work.stats, number, each)
         yield Done(first, vectors)
-        first += len(some)
+        first += len(tokens)
 
 
 def read(args: argparse.Namespace, source: BinaryIO | None) -> Iterator[Record]:
+    """Raises OSError, UsageError."""
     if source is None:
-        return (text_files.Record(text) for text in args.text)
+        yield from (text_files.Record(text) for text in args.text)
+        return
     columns = text_files.Columns(args.column, args.title_column)
-    return text_files.FORMATS[args.format or text_files.format_of(args.source)](source, columns)
+    reader = text_files.FORMATS[args.format or text_files.format_of(args.source)]
+    with naming("standard input" if args.source == "-" else args.source):
+        yield from reader(source, columns)
 
 
 def tell_bad(stats: Stats, number: int, wrong: str) -> None:
@@ -211,7 +215,7 @@ def to_stdout(args: argparse.Namespace, work: Work, source: BinaryIO | None) -> 
             found.append(shown(done.first + i, None if missing(vector) else vector))
     about: dict[str, Any] = {"model": work.model.file.path.stem, "dimensions": work.width}
     emit(to_json({**about, "data": found, "stats": asdict(work.stats)}))
-    return outcome(work.stats)
+    return outcome(len(found), work.stats.bad)
 
 
 def to_file(args: argparse.Namespace, work: Work, source: BinaryIO | None) -> int:
@@ -227,13 +231,13 @@ def to_file(args: argparse.Namespace, work: Work, source: BinaryIO | None) -> in
                 numbers = list(range(done.first, done.first + len(done.vectors)))
                 kept.add(numbers, done.vectors)
                 show(progress, work.stats, source)
+        rows, missing = kept.rows, kept.missing  # those of a run that was cut off too
         kept.finish(work.width)
-        rows = kept.rows
     if args.json:
         emit(to_json({"out": out, "shape": [rows, work.width], "stats": asdict(work.stats)}))
     else:
-        emit(f"{out}: {rows} vectors of {work.width}{bad(work.stats)}")
-    return outcome(work.stats)
+        emit(f"{out}: {rows} vectors of {work.width}{bad(missing)}")
+    return outcome(rows, missing)
 
 
 def about(args: argparse.Namespace, work: Work) -> dict[str, Any]:
@@ -261,10 +265,10 @@ def show(progress: Progress, stats: Stats, source: BinaryIO | None) -> None:
     progress.step(f"{stats.texts} texts, {rate:.0f}/s{left}", place - progress.done)
 
 
-def bad(stats: Stats) -> str:
-    return f" ({stats.bad} bad records have none)" if stats.bad else ""
+def bad(missing: int) -> str:
+    return f" ({missing} bad records have none)" if missing else ""
 
 
-def outcome(stats: Stats) -> int:
+def outcome(rows: int, missing: int) -> int:
     """Bad records fail a run only where there was nothing else."""
-    return 2 if stats.bad and not stats.texts else 0
+    return 2 if missing and missing == rows else 0

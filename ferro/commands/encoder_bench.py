@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ferro.models.embedding_model import EmbeddingModel
     from ferro.models.pace import Measurement
 
+MOST = 1 << 20  # tokens of all sequences: more would tell nothing new
 TOKENS = 12  # of a sequence where -p says nothing else: a search query
 
 
@@ -51,6 +52,11 @@ def sizes(args: argparse.Namespace) -> tuple[list[int], int]:
     length, *more = [TOKENS] if args.prompt_tokens is None else numbers(args.prompt_tokens, "-p")
     if more or not length or not all(counts):
         raise UsageError("an embedding model takes one -p and --sequences, numbers above 0")
+    if max(counts, default=0) * length > MOST:
+        raise UsageError(
+            f"--sequences {max(counts)} of {length} tokens are {max(counts) * length} tokens"
+            f" (at most {MOST})"
+        )
     if args.repetitions < 1:
         raise UsageError(f"-r takes a number above 0, got {args.repetitions}")
     return counts, length

@@ -42,8 +42,9 @@ def batch_argument(group: argparse._ArgumentGroup) -> None:
 def opened(args: argparse.Namespace, path: Path) -> Iterator[DecisionModel]:
     """The decision model of ``path`` on the device that was chosen.
 
-    Raises NoSuchDevice, ModelError, BadOption, OutOfMemory.
+    Raises UsageError, NoSuchDevice, ModelError, BadOption, OutOfMemory.
     """
+    options.check_context(args.batch, "--decision-batch")
     from ferro.models.decision_model import DecisionModel
 
     how = {} if args.batch is None else {"batch": args.batch}

@@ -67,6 +67,7 @@ def opened(args: argparse.Namespace, files: Mapping[str, Path]) -> Iterator[dict
     from ferro.models.opening import load
 
     options.check_context(args.context, "--ctx")
+    options.check_context(args.batch, "--decision-batch")
     language = {"cache": args.cache, "context": args.context, "slots": args.slots}
     how: dict[str, dict[str, Any]] = {"language": language}
     if args.batch is not None:

@@ -19,6 +19,7 @@ from ferro.commands import UsageError
 LONGEST = 16 << 20  # bytes of a record
 USUAL_COLUMNS = ("text", "content", "document", "sentence", "input")
 BATCH = 256  # records of Parquet
+MARK = b"\xef\xbb\xbf"  # what spreadsheets put in front of UTF-8
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,12 @@ def comma_separated(file: BinaryIO, columns: Columns) -> Iterator[Record]:
     """A column of CSV, whose first row names the columns. Raises UsageError."""
     csv.field_size_limit(LONGEST)
     text = (line.decode("utf-8", "surrogateescape") for line in _unlimited_lines(file))
-    rows = csv.reader(text)
-    names = next(rows, [])
+    # strict: a quote that never closes would take all records behind it for its text
+    rows = csv.reader(text, strict=True)
+    try:
+        names = next(rows, [])
+    except csv.Error as error:
+        raise UsageError(f"no CSV: {error} in its first row") from None
     wanted = _column(names, columns.text)
     titled = None if columns.title is None else _index(names, columns.title)
     while True:
@@ -97,8 +102,8 @@ def parquet(file: BinaryIO, columns: Columns) -> Iterator[Record]:
         text = names[_column(names, columns.text)]
         wanted = [text] if columns.title is None else [text, names[_index(names, columns.title)]]
         for batch in table.iter_batches(BATCH, columns=wanted):
-            for values in batch.to_pylist():
-                yield _of_value(values, Columns(text, columns.title))
+            for i in range(batch.num_rows):
+                yield _of_row(batch, i, Columns(text, columns.title))
     except (OSError, ValueError) as error:
         # pyarrow's own errors are of these kinds
         raise UsageError(f"no Parquet: {str(error)[:200]}") from None
@@ -135,17 +140,22 @@ def opened(name: str) -> Iterator[BinaryIO]:
 
 def _raw_lines(file: BinaryIO) -> Iterator[bytes | None]:
     """Lines without their ends; None for one that is too long."""
-    while raw := file.readline(LONGEST + 1):
+    source = _unlimited_lines(file)
+    for raw in source:
         if len(raw) <= LONGEST:
             yield raw.removesuffix(b"\n").removesuffix(b"\r")
             continue
         while raw and not raw.endswith(b"\n"):
-            raw = file.readline(LONGEST)
+            raw = next(source, b"")
         yield None
 
 
 def _unlimited_lines(file: BinaryIO) -> Iterator[bytes]:
-    """As CSV needs them, whose fields may hold line ends; too long ones are cut."""
+    """As CSV needs them, whose fields may hold line ends; too long ones are cut. Without the mark
+    of UTF-8."""
+    first = file.readline(len(MARK) + LONGEST + 1).removeprefix(MARK)
+    if first:
+        yield first
     while raw := file.readline(LONGEST + 1):
         yield raw
 
@@ -155,6 +165,15 @@ def _decoded(raw: bytes | None) -> Record:
         return Record(wrong=f"longer than {LONGEST >> 20} MiB")
     try:
         return Record(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        return Record(wrong=f"no UTF-8 at byte {error.start}")
+
+
+def _of_row(batch: Any, row: int, columns: Columns) -> Record:
+    """The record of a row of Parquet, whose texts need be no UTF-8."""
+    try:
+        named = zip(batch.schema.names, batch.columns, strict=True)
+        return _of_value({name: column[row].as_py() for name, column in named}, columns)
     except UnicodeDecodeError as error:
         return Record(wrong=f"no UTF-8 at byte {error.start}")
 

@@ -7,6 +7,7 @@ cut only whole rows count. ``OUT.part.json`` says what they are vectors of.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ferro.commands import UsageError
-from ferro.folders import written_atomically
+from ferro.folders import naming, written_atomically
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.void]
@@ -40,18 +41,22 @@ class Partial:
         self._note = out.with_name(f"{out.name}.part.json")
         self._about = about
         self._file: BinaryIO
+        self._finished = False
 
     def __enter__(self) -> Partial:
-        """Raises OSError."""
-        known = self._known()
-        self._file = self._path.open("r+b" if known else "w+b")
-        if not known:
-            self._note.write_text(json.dumps(self._about))
-        size = self._type.itemsize
-        whole = os.fstat(self._file.fileno()).st_size // size
-        self._file.truncate(whole * size)
-        self._file.seek(0, os.SEEK_END)
-        self.rows = whole
+        """Raises OSError, UsageError where another run has the same result."""
+        self._file = self._locked()
+        try:
+            with naming(self._path):
+                known = self._known()
+                self.rows = whole = self._size() // self._type.itemsize if known else 0
+                self._file.truncate(whole * self._type.itemsize)
+                self._file.seek(0, os.SEEK_END)
+            if not known:
+                self._note.write_text(json.dumps(self._about))
+        except BaseException:
+            self._file.close()
+            raise
         return self
 
     def __exit__(
@@ -60,9 +65,13 @@ class Partial:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
-        if not self.rows:
+        if self._finished or not self.rows:
             self._remove()
+        try:
+            self._file.close()
+        except OSError:  # what could not be written before cannot be now
+            if error is None:
+                raise
 
     @property
     def next_record(self) -> int:
@@ -78,17 +87,22 @@ class Partial:
         """Rows that are done now. Raises OSError."""
         rows = np.empty(len(records), self._type)
         rows["record"], rows["vector"] = records, vectors
-        self._file.write(rows.tobytes())
-        self._file.flush()
+        with naming(self._path):
+            self._file.write(rows.tobytes())
+            self._file.flush()
         self.rows += len(records)
 
     def finish(self, dimensions: int) -> None:
-        """Write the result and remove what was kept. Raises OSError, UsageError."""
+        """Write the result; what was kept goes at the end. Raises OSError, UsageError."""
         write = WRITERS[self.out.suffix.lower()]
         with written_atomically(self.out) as file:
             write(file, self, dimensions)
-        self._file.close()
-        self._remove()
+        self._finished = True
+
+    @property
+    def missing(self) -> int:
+        """How many rows have no vector."""
+        return sum(int(np.isnan(rows["vector"][:, 0]).sum()) for rows in self.chunks())
 
     def chunks(self) -> Iterator[Rows]:
         """All rows, some at a time."""
@@ -100,9 +114,37 @@ class Partial:
         for path in (self._path, self._note):
             path.unlink(missing_ok=True)
 
+    def _locked(self) -> BinaryIO:
+        """The file of rows, which no other run has: two would write into each other's rows. The
+        lock goes with the process. Raises OSError, UsageError."""
+        with naming(self._path):
+            while True:
+                file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if self._is_at_its_path(file):
+                        return file
+                except BlockingIOError:
+                    file.close()
+                    raise UsageError(f"another run is writing {self.out}") from None
+                except BaseException:
+                    file.close()
+                    raise
+                file.close()
+
+    def _is_at_its_path(self, file: BinaryIO) -> bool:
+        """Whether the run that had the lock before has not removed the file since."""
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
     def _known(self) -> bool:
         try:
-            return self._path.is_file() and json.loads(self._note.read_text()) == self._about
+            return json.loads(self._note.read_text()) == self._about
         except (OSError, ValueError):
             return False
 

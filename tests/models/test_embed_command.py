@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from ferro.cli import main
-from ferro.commands import embed
+from ferro.commands import embed, text_files, vector_files
 from tests.models import tiny
 
 MODEL = "gemma-embedding2-tiny"
@@ -73,6 +75,77 @@ def test_a_run_that_was_cut_off_goes_on(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", cut.name, whole.name]
 
 
+def test_what_a_cut_off_run_has_done_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "a.txt", tmp_path / "a.npy"
+    source.write_bytes(b"good\n\xff\n\xff\n")
+    monkeypatch.setattr(embed, "AT_ONCE", 2)
+    told = embed.tell_bad
+
+    def failing(stats: embed.Stats, number: int, wrong: str) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+        told(stats, number, wrong)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(embed, "tell_bad", failing)
+        run("--in", str(source), "--out", str(out))
+    assert run("--in", str(source), "--out", str(out)) == 0
+    assert "3 vectors of 192 (2 bad records have none)" in capsys.readouterr().out
+
+
+def test_two_runs_do_not_share_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.npy"
+    row = np.ones((1, 192), np.float32)
+    with vector_files.Partial(out, 192, {"begun": 1}) as first:
+        first.add([0], row)
+        assert run("--text", "b", "--out", str(out)) == 2
+        assert "another run is writing" in capsys.readouterr().err
+        first.finish(192)
+    assert np.load(out).tolist() == row.tolist()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_a_disk_that_is_full_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.npy"
+
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with (
+        pytest.raises(OSError, match="No space left") as caught,
+        vector_files.Partial(out, 2, {}) as kept,
+    ):
+        kept._file.close()
+        kept._file = Full()
+        kept.add([0], np.ones((1, 2), np.float32))
+    assert caught.value.filename == f"{out}.part"
+
+
+def test_texts_are_not_kept_until_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, read, seen = tmp_path / "a.txt", [], []
+    source.write_text("a\nb\nc\n")
+    lines, ids = text_files.lines, embed.Work.ids
+
+    def counted(*given: Any) -> Any:
+        for record in lines(*given):
+            read.append(record)
+            yield record
+
+    def noted(self: embed.Work, *given: Any) -> Any:
+        seen.append(len(read))
+        return ids(self, *given)
+
+    monkeypatch.setitem(text_files.FORMATS, "lines", counted)
+    monkeypatch.setattr(embed.Work, "ids", noted)
+    assert run("--in", str(source), "--out", str(tmp_path / "a.npy")) == 0
+    assert seen == [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -81,6 +154,7 @@ def test_a_run_that_was_cut_off_goes_on(
         (["--text", "a", "--task", "nonsense"], "no task"),
         (["--text", "a", "--title", "t"], "no title"),
         (["--text", "a", "--dimensions", "999"], "--dimensions"),
+        (["--text", "a", "--batch", "99999999999999"], "--batch"),
         (["--text", "a", "--out", "a.bin"], "must end with"),
         (["--text", "a", "--column", "x"], "go with --in"),
         (["--ids", "99999"], "99999"),

@@ -27,7 +27,15 @@ def test_sequences_are_measured_and_compared(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     "words",
-    [["--profile"], ["--sequences", "0"], ["-p", "0"], ["-p", "1,2"], ["-r", "0"], ["-p", "99999"]],
+    [
+        ["--profile"],
+        ["--sequences", "0"],
+        ["-p", "0"],
+        ["-p", "1,2"],
+        ["-r", "0"],
+        ["-p", "99999"],
+        ["--sequences", "1,99999999999"],
+    ],
 )
 def test_wrong_use(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert run(*words) == 2

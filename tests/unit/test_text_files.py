@@ -51,9 +51,20 @@ def test_csv() -> None:
     assert texts(found) == ["a, b", "! 1 fields instead of 2", "two\nlines"]
 
 
+@pytest.mark.parametrize("kind", ["lines", "jsonl", "csv"])
+def test_the_mark_of_utf_8_is_no_text(kind: str) -> None:
+    data = {"lines": b"a", "jsonl": b'"a"', "csv": b"text,n\na,1"}[kind]
+    assert texts(read(kind, b"\xef\xbb\xbf" + data)) == ["a"]
+
+
+def test_a_quote_that_never_closes_is_told_of() -> None:
+    assert texts(read("csv", b'text\na\n"b\nc\nd\n')) == ["a", "! no CSV: unexpected end of data"]
+
+
 @pytest.mark.parametrize(
     ("data", "columns", "said"),
     [
+        (b'"text\n1\n', {}, "no CSV"),
         (b"a,b\n1,2\n", {}, "--column (there are: a, b)"),
         (b"a,b\n1,2\n", {"text": "c"}, "no column `c`"),
         (b"", {}, "there are: none"),
@@ -72,6 +83,13 @@ def test_parquet() -> None:
     parquet.write_table(pyarrow.table({"n": [1, 2], "text": ["a", None]}), file)
     found = read("parquet", file.getvalue())
     assert found[0].text == "a" and found[1].wrong
+    letters = pyarrow.array(["ab", "cd"]).buffers()[1]
+    strange = pyarrow.Array.from_buffers(
+        pyarrow.string(), 2, [None, letters, pyarrow.py_buffer(b"\xff\xffcd")]
+    )
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table({"text": strange}), file)
+    assert texts(read("parquet", file.getvalue())) == ["! no UTF-8 at byte 0", "cd"]
     with pytest.raises(UsageError, match="no Parquet"):
         read("parquet", b"PAR1 and no more")
 
