@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from ferro.dsl import bounds, extents, ir
-from ferro.dsl.launch import bind, limits
+from ferro.dsl.launch import limits
 from ferro.dsl.quantised import A8, BLOCK, Q4, Q8, padded_cols
 
 Arguments = dict[str, Any]
-DEFAULT_DIMENSION = 256
+LARGEST_DEFAULT = 256  # of a dimension
+MOST_ELEMENTS = 1 << 20  # of all arrays together, where every dimension is the default
 DEFAULT_FLOAT = 0.125
 _COPIES = 3  # made, given to a launch, compared with what a reference gives
 
@@ -39,12 +40,37 @@ class TooLarge(ArgumentsError):
 
 
 def dimensions(kernel: ir.Kernel, given: Mapping[str, int]) -> dict[str, int]:
-    """A value for each dimension: the given one, else 256. Raises ArgumentsError for a stranger."""
+    """A value for each dimension: the given one, else the default.
+
+    Raises ArgumentsError for a name that is no dimension and for a negative number.
+    """
     implicit = [s.name for s in kernel.scalars if s.implicit]
     _no_strangers("dimension", given, implicit)
     if any(value < 0 for value in given.values()):
         raise ArgumentsError("a dimension cannot be negative")
-    return {**given, **{name: DEFAULT_DIMENSION for name in implicit if name not in given}}
+    default = default_dimension(kernel)
+    return {**given, **{name: default for name in implicit if name not in given}}
+
+
+def default_dimension(kernel: ir.Kernel) -> int:
+    """256, or the power of two below at which the kernel's arrays have 2**20 elements in all.
+
+    It does not depend on dimensions that are given, so that giving one changes no other.
+    """
+    default = LARGEST_DEFAULT
+    while default > 1 and _elements(kernel, default) > MOST_ELEMENTS:
+        default //= 2
+    return default
+
+
+def _elements(kernel: ir.Kernel, size: int) -> int:
+    """The elements of all arrays where every dimension is ``size``."""
+    names = {
+        s.name: size if s.implicit else int(_scalar(s, None, size))
+        for s in kernel.scalars
+        if s.value.dtype.is_int
+    }
+    return sum(math.prod(extents.evaluate(e, names) for e in b.extents) for b in kernel.buffers)
 
 
 def make(
@@ -65,7 +91,7 @@ def make(
     explicit = [s for s in kernel.scalars if not s.implicit]
     numeric = [b.name for b in kernel.buffers if isinstance(b, ir.Pointer)]
     _no_strangers("argument", chosen, [*(s.name for s in explicit), *numeric])
-    largest = max(sizes.values(), default=DEFAULT_DIMENSION)
+    largest = max(sizes.values(), default=LARGEST_DEFAULT)
     scalars = {s.name: _scalar(s, chosen.get(s.name), largest) for s in explicit}
     names = {**sizes, **{n: v for n, v in scalars.items() if isinstance(v, int)}}
     shapes = {b.name: tuple(extents.evaluate(e, names) for e in b.extents) for b in kernel.buffers}
@@ -104,7 +130,7 @@ def _check_launch(
         else _Outline(shapes[b.name], None, b.format)
         for b in kernel.buffers
     }
-    bound = bind(kernel, {**outlines, **scalars})
+    bound = bounds.bind(kernel, {**outlines, **scalars})
     bounds.check(kernel, bound.scalars, bound.grid, bound.extents)
     needed = sum(outline.bytes for outline in outlines.values())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

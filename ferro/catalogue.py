@@ -21,6 +21,7 @@ import kernels_src
 from ferro.dsl.kernel import KernelDefinition
 
 SHIPPED = Path(kernels_src.__path__[0])
+_LATER = "from __future__ import annotations"
 
 
 class CatalogueError(Exception):
@@ -148,17 +149,20 @@ def _stranger(path: Path, changed: int) -> ModuleType:
         raise
     except BaseException as error:
         del sys.modules[name]
-        raise CatalogueError(f"{path} cannot be loaded: {_reason(error)}") from error
+        raise CatalogueError(f"{path} cannot be loaded: {_reason(error, path)}") from error
     finally:
         if str(path.parent) in sys.path:
             sys.path.remove(str(path.parent))
     return module
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, path: Path) -> str:
     if isinstance(error, SystemExit):
         return (
             f"it ends the process (exit code {error.code}) when it is imported: keep what is to be "
             'run under `if __name__ == "__main__":`'
         )
-    return f"{type(error).__name__}: {error}"
+    help = ""
+    if isinstance(error, NameError) and _LATER not in path.read_text("utf-8", "replace"):
+        help = f": begin the file with `{_LATER}`, so that Python leaves annotations alone"
+    return f"{type(error).__name__}: {error}{help}"

@@ -6,6 +6,7 @@ A finding is a ``Diagnostic`` at the parameter's declaration that names the argu
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -38,55 +39,73 @@ def shape_of(value: object) -> tuple[int, ...]:
     return tuple(int(n) for n in value.shape)  # type: ignore[attr-defined]
 
 
-def array_findings(buffer: ir.Buffer, value: object) -> list[Diagnostic]:
-    """What is wrong with one array, without looking at the others."""
+def known_shape(buffer: ir.Buffer, value: object) -> tuple[int, ...] | None:
+    """The shape of an array that has as many axes as ``buffer`` and a size that indices reach."""
+    if not _is_array(value):
+        return None
+    shape = shape_of(value)
+    return shape if len(shape) == len(buffer.extents) and _reached(shape) else None
+
+
+def _is_array(value: object) -> bool:
+    return hasattr(value, "shape") and (hasattr(value, "dtype") or hasattr(value, "format"))
+
+
+def _reached(shape: tuple[int, ...]) -> bool:
+    return min(shape, default=0) >= 0 and math.prod(shape) <= LARGEST
+
+
+def array_findings(buffer: ir.Buffer, value: object) -> Iterator[Diagnostic]:
+    """All that is wrong with one array, without looking at the others."""
     name, declared = buffer.name, f"it is declared `{buffer_text(buffer)}`"
 
-    def finding(code: str, message: str, help: str, *notes: str) -> list[Diagnostic]:
-        return [Diagnostic(code, buffer.span, message, help, notes)]
+    def finding(code: str, message: str, help: str, *notes: str) -> Diagnostic:
+        return Diagnostic(code, buffer.span, message, help, notes)
 
     if value is None:
-        return finding("FER602", f"argument `{name}` is missing", declared)
-    if not hasattr(value, "shape") or not (hasattr(value, "dtype") or hasattr(value, "format")):
-        return finding(
+        yield finding("FER602", f"argument `{name}` is missing", declared)
+        return
+    if not _is_array(value):
+        yield finding(
             "FER604",
             f"argument `{name}` is a {type(value).__name__}, not an array",
             f"pass a numpy array or a buffer; {declared}",
         )
+        return
     if isinstance(value, np.ma.MaskedArray):
-        return finding(
+        yield finding(
             "FER604",
             f"argument `{name}` is a masked array, whose mask a kernel does not see",
             f"pass `{name}.filled(value)`; {declared}",
         )
+        return
     wrong = _element_finding(buffer, value)
     if wrong:
-        return finding(*wrong)
+        yield finding(*wrong)
     shape, rank = shape_of(value), len(buffer.extents)
     if len(shape) != rank:
-        return finding(
+        yield finding(
             "FER606", f"`{name}` has {len(shape)} axes {list(shape)} and needs {rank}", declared
         )
-    if min(shape, default=0) < 0 or math.prod(shape) > LARGEST:
-        return finding(
+    if not _reached(shape):
+        yield finding(
             "FER613",
             f"`{name}` has {math.prod(shape)} elements",
             "indices are 32 bit: split it into arrays of fewer than 2**31 elements",
         )
     if isinstance(value, np.ndarray) and not value.flags.c_contiguous:
-        return finding(
+        yield finding(
             "FER608",
             f"`{name}` is not contiguous",
             f"pass `np.ascontiguousarray({name})`",
             f"strides: {value.strides}",
         )
     if buffer.access != "in" and not _writable(value):
-        return finding(
+        yield finding(
             "FER610",
             f"`{name}` is written, but the array is read-only",
             f"pass a copy; {declared}",
         )
-    return []
 
 
 def _element_finding(buffer: ir.Buffer, value: object) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from ferro.dsl import extents as extent_language
-from ferro.dsl import ir
+from ferro.dsl import ir, launch
 from ferro.dsl.arguments import LARGEST, limits
 from ferro.dsl.definitions import Definitions, definitions
 from ferro.dsl.diagnostics import Diagnostic
@@ -50,14 +50,32 @@ def check(kernel: ir.Kernel, scalars: Scalars, grid: Sequence[int], extents: Sha
     ``scalars`` holds dimensions and scalar arguments, ``extents`` each buffer's shape, as
     ``launch.bind`` gives them. Raises LaunchError with every finding.
     """
-    if 0 in grid:
-        return
-    try:
-        found = _checker(kernel).findings(scalars, tuple(grid), extents)
-    except RecursionError:
-        found = [_too_long(kernel)]
+    found = _findings(kernel, scalars, grid, extents)
     if found:
         raise LaunchError(found)
+
+
+def bind(kernel: ir.Kernel, arguments: Mapping[str, object]) -> launch.Binding:
+    """``launch.bind``, whose error then also holds what ``check`` has to say of the arguments."""
+    try:
+        return launch.bind(kernel, arguments)
+    except LaunchError as error:
+        bound = error.binding
+        if bound is None:
+            raise
+        found = _findings(kernel, bound.scalars, bound.grid, bound.extents)
+        raise LaunchError([*error.diagnostics, *found]) from None
+
+
+def _findings(
+    kernel: ir.Kernel, scalars: Scalars, grid: Sequence[int], extents: Shapes
+) -> list[Diagnostic]:
+    if 0 in grid:
+        return []
+    try:
+        return _checker(kernel).findings(scalars, tuple(grid), extents)
+    except RecursionError:
+        return [_too_long(kernel)]
 
 
 def _too_long(kernel: ir.Kernel) -> Diagnostic:

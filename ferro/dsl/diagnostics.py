@@ -76,7 +76,7 @@ class Collector:
     def finish(self) -> None:
         """Raise CompileError if anything was found, in source order."""
         if self._found:
-            raise CompileError(sorted(self._found.values(), key=_position))
+            raise CompileError(sorted(self._found.values(), key=position))
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -106,7 +106,8 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean `{match}`?" if match else otherwise
 
 
-def _position(diagnostic: Diagnostic) -> tuple[str, int, int]:
+def position(diagnostic: Diagnostic) -> tuple[str, int, int]:
+    """What findings are sorted by: source order."""
     span = diagnostic.span
     return (span.file, span.line, span.column)
 

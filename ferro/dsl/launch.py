@@ -16,13 +16,13 @@ from ferro.dsl import extents, ir
 from ferro.dsl.arguments import (
     LARGEST,
     array_findings,
+    known_shape,
     limits,
     number,
     overlap,
-    shape_of,
     signature,
 )
-from ferro.dsl.diagnostics import CompileError, Diagnostic, did_you_mean
+from ferro.dsl.diagnostics import CompileError, Diagnostic, did_you_mean, position
 from ferro.dsl.kernel import KernelDefinition
 from ferro.dsl.printer import buffer_text
 
@@ -30,7 +30,12 @@ __all__ = ["Binding", "LaunchError", "bind", "collect", "limits"]
 
 
 class LaunchError(CompileError):
-    """Arguments that do not fit the kernel; ``diagnostics`` holds every finding."""
+    """Arguments that do not fit the kernel; ``diagnostics`` holds every finding.
+
+    ``binding`` is what ``bind`` made of arguments whose shapes and numbers fit in spite of that.
+    """
+
+    binding: Binding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,10 @@ class Binding:
 def bind(kernel: ir.Kernel, arguments: Mapping[str, object]) -> Binding:
     """Check ``arguments`` (name to array or number) against the kernel's parameters.
 
-    Raises LaunchError with all findings: unknown or missing arguments, dtype, rank and extent
-    mismatches, arrays that are not contiguous or not writable, overlapping outputs, scalars that
-    are out of their range.
+    Raises LaunchError with all findings, in the order of the parameters: unknown or missing
+    arguments, dtype, rank and extent mismatches, arrays that are not contiguous or not writable,
+    overlapping outputs, scalars that are out of their range. ``bounds.bind`` adds what the accesses
+    of the kernel would do.
     """
     binder = _binders.get(kernel)
     if binder is None:
@@ -137,15 +143,20 @@ class _Binder:
         layout = self.layouts.get(shape)
         if layout is None:
             layout = self._layout(buffers, scalars, found)
-        if layout is not None and len(self.buffers) > 1:
+        if len(self.buffers) > 1:
             found += self._overlaps(buffers)
-        if found or layout is None:
-            raise LaunchError(found)
+        bound = None
+        if layout is not None and len(scalars) == len(self.explicit):
+            scalars.update(layout.dimensions)
+            bound = Binding(buffers, scalars, layout.grid, layout.extents, layout.key)
+        if found or layout is None or bound is None:
+            error = LaunchError(sorted(found, key=position))
+            error.binding = bound
+            raise error
         if len(self.layouts) > 1024:
             self.layouts.clear()
         self.layouts[shape] = layout
-        scalars.update(layout.dimensions)
-        return Binding(buffers, scalars, layout.grid, layout.extents, layout.key)
+        return bound
 
     def _all_extents(self) -> list[ir.Extent]:
         return [*self.kernel.grid, *(e for b in self.kernel.buffers for e in b.extents)]
@@ -170,34 +181,38 @@ class _Binder:
         scalars: Mapping[str, int | float],
         found: list[Diagnostic],
     ) -> _Layout | None:
-        """Dimensions, extents and grid; None (and findings) if the arguments do not give them."""
+        """Dimensions, extents and grid; None if the arguments do not give them. Adds findings."""
+        shapes: dict[str, tuple[int, ...]] = {}
         for buffer in self.kernel.buffers:
             found += array_findings(buffer, buffers[buffer.name])
-        if found:
-            return None
-        known = {n: (int(scalars[n]), f"argument `{n}`") for n in self.shaping}
+            shape = known_shape(buffer, buffers[buffer.name])
+            if shape is not None:
+                shapes[buffer.name] = shape
+        known = {n: (int(scalars[n]), f"argument `{n}`") for n in self.shaping if n in scalars}
         measures = [
-            extents.Measure(extent, shape_of(buffers[b.name])[axis], f"axis {axis} of `{b.name}`")
+            extents.Measure(extent, shapes[b.name][axis], f"axis {axis} of `{b.name}`")
             for b in self.kernel.buffers
+            if b.name in shapes
             for axis, extent in enumerate(b.extents)
         ]
+        whole = len(shapes) == len(self.buffers) and len(known) == len(self.shaping)
         solution = extents.solve(measures, known)
-        unsolved = self._unsolved(solution.values)
-        divisions = [] if unsolved else self._divisions(solution.values)
-        found += divisions or [self._conflict(c) for c in solution.conflicts]
-        found += unsolved
-        if found:
+        unsolved = self._unsolved(solution.values) if whole else []
+        divisions = self._divisions(solution.values)
+        problems = [*unsolved, *(divisions or [self._conflict(c) for c in solution.conflicts])]
+        found += problems
+        if problems or not whole:
             return None
         grid = tuple(extents.evaluate(e, solution.values) for e in self.kernel.grid)
-        found += [
+        too_large = [
             self._grid_finding(axis, count)
             for axis, count in enumerate(grid)
             if not 0 <= count <= LARGEST
         ]
-        if found:
+        found += too_large
+        if too_large:
             return None
         dimensions = {s.name: solution.values[s.name] for s in self.kernel.scalars if s.implicit}
-        shapes = {n: shape_of(v) for n, v in buffers.items()}
         key = tuple((n, solution.values[n]) for n in sorted({*dimensions, *self.shaping}))
         return _Layout(dimensions, shapes, grid, key)
 
@@ -230,7 +245,9 @@ class _Binder:
         ]
 
     def _divisions(self, values: Mapping[str, int]) -> list[Diagnostic]:
-        divided = {e: d for e in self._all_extents() for d in extents.divisors_of_zero(e, values)}
+        """Sizes that divide by zero, of those whose names are all known."""
+        known = [e for e in self._all_extents() if all(n in values for n in extents.names(e))]
+        divided = {e: d for e in known for d in extents.divisors_of_zero(e, values)}
         return [
             Diagnostic(
                 "FER615",
@@ -259,7 +276,7 @@ class _Binder:
                 if other == written or pair in seen:
                     continue
                 seen.add(pair)
-                if overlap(buffers[written], buffers[other]):
+                if buffers[written] is not None and overlap(buffers[written], buffers[other]):
                     found.append(
                         Diagnostic(
                             "FER611",

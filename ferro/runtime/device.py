@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from ferro import codegen
 from ferro.codegen.program import Config, Program, Target
+from ferro.dsl import bounds
 from ferro.dsl.ir import Kernel
-from ferro.dsl.launch import Binding, bind
+from ferro.dsl.launch import Binding
 from ferro.dsl.quantised import Q4, Q8
 from ferro.runtime import calls
 from ferro.runtime.buffers import Buffer
@@ -156,7 +157,7 @@ class Device(ABC):
         """The config that counts, the specialised kernel, its arguments and their binding."""
         chosen = calls.settled(config)
         made, given = calls.specialised(kernel, arguments, chosen)
-        binding = bind(made, given)
+        binding = bounds.bind(made, given)
         if config is None:
             better = self._choice(kernel, arguments, made, binding, target)
             if better is not None:

@@ -79,7 +79,28 @@ def test_values_can_be_given() -> None:
     made = arguments.make(kernel(), {"M": 3}, {"starts": [0, 7], "eps": [1e-5], "count": [2]})
     assert made["starts"].tolist() == [0, 7, 0, 7]
     assert (made["eps"], made["count"]) == (1e-5, 2)
-    assert made["x"].shape == (3, arguments.DEFAULT_DIMENSION)
+    assert made["x"].shape == (3, arguments.LARGEST_DEFAULT)
+
+
+@pytest.mark.parametrize(("axes", "size"), [(1, 256), (2, 256), (3, 64), (4, 16), (5, 8)])
+def test_default_dimensions_of_many_axes_are_small(axes: int, size: int) -> None:
+    names = tuple(extents.name(letter) for letter in "ABCDE"[:axes])
+    made = ir.Kernel(
+        name="copy",
+        buffers=(ir.Pointer("x", f32, names, "in"), ir.Pointer("y", f32, names, "out")),
+        scalars=tuple(scalar(n, implicit=True) for n in "ABCDE"[:axes]),
+        constants={},
+        schedule=frozenset(),
+        grid=(extents.const(1),),
+        body=ir.Block(),
+        functions={},
+        file="",
+        source="",
+    )
+    assert set(arguments.dimensions(made, {}).values()) == {size}
+    assert 2 * size**axes <= arguments.MOST_ELEMENTS
+    given = arguments.dimensions(made, {"A": 1000})
+    assert list(given.values()) == [1000] + [size] * (axes - 1)
 
 
 @pytest.mark.parametrize(

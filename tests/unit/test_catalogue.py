@@ -111,6 +111,8 @@ def test_several_kernels_in_a_file_must_be_named(tmp_path: Path) -> None:
         ("class Own(BaseException): pass\nraise Own", "cannot be loaded: Own"),
         ("raise GeneratorExit", "cannot be loaded: GeneratorExit"),
         ("def f(:", "cannot be loaded: SyntaxError"),
+        ("def f(x: K): pass", "NameError: name 'K' is not defined: begin the file with `from __fu"),
+        ("from __future__ import annotations\nK", "NameError: name 'K' is not defined$"),
         ("import sys; sys.path.clear(); 1 / 0", "cannot be loaded: ZeroDivisionError"),
     ],
 )

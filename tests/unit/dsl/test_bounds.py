@@ -114,6 +114,35 @@ def test_message(golden: Any) -> None:
     )
 
 
+def together(text: str, **arguments: Any) -> list[str]:
+    with pytest.raises(LaunchError) as caught:
+        bounds.bind(specialised(text), arguments)
+    return [d.code for d in caught.value.diagnostics]
+
+
+SCALED = """
+def f(x: tl.ptr[f32, N], y: tl.out[f32, N], scale: tl.f32, shift: tl.i32[0, 9]):
+    i = tl.arange(0, 128)
+    tl.store(y[i], tl.load(x[i + shift], mask=i < N, other=0.0) * scale)
+"""
+
+
+def test_accesses_are_told_with_the_other_errors_of_a_launch() -> None:
+    x, y = floats(100), floats(100)
+    assert together(SCALED, x=x.astype(float), y=y, scale="2", shift=0) == ["FER605", "FER604"]
+    wide = x.astype(float)
+    assert together(SCALED, x=wide, y=y, scale=2, shift=0) == ["FER605", "FER701"]
+    assert together(SCALED, x=wide, y=x[::-1], scale=2, shift=1)[-2:] == ["FER701", "FER701"]
+
+
+@pytest.mark.parametrize(
+    "unknown", [{"x": None}, {"x": floats(99)}, {"shift": 10}, {"shift": None}, {"y": floats(9, 9)}]
+)
+def test_accesses_are_not_judged_while_a_number_is_unknown(unknown: dict[str, Any]) -> None:
+    given = {"x": floats(100), "y": floats(100), "scale": 2, "shift": 1, **unknown}
+    assert "FER701" not in together(SCALED, **given)
+
+
 def test_a_tile_that_divides_the_extent_needs_no_mask() -> None:
     run_vector("n", "", size=128)
 

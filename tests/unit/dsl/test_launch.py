@@ -150,6 +150,9 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "text_for_number": lambda: arguments(scale="2"),
     "too_large_for_f32": lambda: arguments(scale=1e39),
     "many_at_once": lambda: arguments(x=np.zeros((3, 20)), y=READ_ONLY, count=0),
+    "many_of_one_array": lambda: arguments(x=np.zeros((20, 3, 2)).T),
+    "a_missing_array_hides_no_extent": lambda: arguments(x=None, y=np.zeros((3, 22), np.float32)),
+    "no_extent_is_known": lambda: arguments(x=None, y=[1.0], w=None),
 }
 QUANTISED_CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "array_for_q8": lambda: quantised(w=np.zeros((2, 40), np.float32)),
@@ -197,6 +200,23 @@ def test_a_refused_launch_is_refused_again() -> None:
 def test_errors_travel() -> None:
     error = refused(TEXT, CASES["dtype"]())
     assert pickle.loads(pickle.dumps(error)).text == error.text
+
+
+def test_findings_come_in_the_order_of_the_parameters() -> None:
+    error = refused(
+        TEXT,
+        {"z": 1, "bits": -1, "scale": "2", "y": READ_ONLY, "w": np.zeros(7, np.float16), "x": None},
+    )
+    messages = [d.message for d in error.diagnostics]
+    assert [m.split("`")[1::2][-1] for m in messages] == [
+        "z",
+        "x",
+        "w",
+        "y",
+        "scale",
+        "count",
+        "bits",
+    ]
 
 
 def test_every_finding_names_its_argument_and_helps() -> None:
