@@ -8,7 +8,6 @@ runtimes; knows nothing of devices.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import hashlib
 import importlib.util
@@ -16,15 +15,16 @@ import os
 import shutil
 import site
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ferro import temporary
 from ferro.folders import cache_folder, write_atomically
 from ferro.runtime.errors import CallError, DeviceUnusable
 
 SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
 MARK = "made-by-ferro"
+POCL_CACHE = "ferro-pocl-"  # what its name begins with
 REINSTALL = "pip install --force-reinstall 'pyopencl[pocl]'"
 OCLGRIND_PLACES = ("/usr/lib/oclgrind", "/usr/local/lib/oclgrind", "/usr/lib64/oclgrind")
 # How each CPU runtime is told its number of threads; Intel's takes no notice of sub-devices, and
@@ -162,9 +162,7 @@ def vendor_folder(entries: dict[str, str]) -> str:
     try:
         return fill(cache_folder("vendors", name), entries)
     except OSError:
-        folder = tempfile.mkdtemp(prefix="ferro-vendors-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return fill(Path(folder), entries)
+        return fill(temporary.made("ferro-vendors-"), entries)
 
 
 def fill(folder: Path, entries: dict[str, str]) -> str:
@@ -213,24 +211,21 @@ def gpu_drivers(root: Path = Path("/sys/class/drm")) -> list[str]:
 
 
 def keep_compiler_caches_away() -> None:
-    """One program cache: pyopencl's is off, PoCL's lives as long as the process.
+    """One program cache: pyopencl's is off, PoCL's lives as long as the process and its children.
 
     A binary that PoCL loads is unpacked into its cache folder, so it needs one that is writable.
     """
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
-    if "POCL_CACHE_DIR" not in os.environ and pocl_possible():
-        folder = tempfile.mkdtemp(prefix="ferro-pocl-")
-        os.environ["POCL_CACHE_DIR"] = folder
+    if not pocl_possible():
+        return
+    folder = Path(os.environ.get("POCL_CACHE_DIR", ""))
+    from_parent = folder.name.startswith(POCL_CACHE)
+    if from_parent and temporary.join(folder):
+        return
+    if from_parent or "POCL_CACHE_DIR" not in os.environ:
+        os.environ["POCL_CACHE_DIR"] = str(temporary.made(POCL_CACHE))
         os.environ.setdefault("POCL_KERNEL_CACHE", "0")
-        owner = os.getpid()
-        atexit.register(_remove_own, folder, owner)
 
 
 def pocl_possible() -> bool:
     return pocl_installed() or any("pocl" in name for name in inherited_entries())
-
-
-def _remove_own(folder: str, owner: int) -> None:
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.environ.pop("POCL_CACHE_DIR", None)

@@ -162,3 +162,25 @@ def test_threads_cannot_change_once_opencl_is_loaded(unloaded: None) -> None:
     vendors.limit_threads(2)
     with pytest.raises(DeviceUnusable, match="before"):
         vendors.limit_threads(1)
+
+
+def test_a_folder_of_pocl_that_is_gone_is_replaced(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vendors, "pocl_possible", lambda: True)
+    gone = tmp_path / f"{vendors.POCL_CACHE}gone"
+    monkeypatch.setenv("POCL_CACHE_DIR", str(gone))
+    vendors.keep_compiler_caches_away()
+    made = os.environ["POCL_CACHE_DIR"]
+    assert made != str(gone) and Path(made).is_dir()
+    vendors.keep_compiler_caches_away()
+    assert os.environ["POCL_CACHE_DIR"] == made
+
+
+def test_the_users_own_folder_of_pocl_is_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vendors, "pocl_possible", lambda: True)
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "mine"))
+    vendors.keep_compiler_caches_away()
+    assert os.environ["POCL_CACHE_DIR"] == str(tmp_path / "mine")
