@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Generic, TypeVar
 
 from ferro.neighbours import Watch, quiet
 
 TRIES = 3
+Value = TypeVar("Value", covariant=True)
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A number and the share of the processors that others took meanwhile, if it is known."""
+class Sample(Generic[Value]):
+    """What was measured, and the share of the processors that others took meanwhile, if it is
+    known."""
 
-    value: float
+    value: Value
     others: float | None
 
 
@@ -23,7 +26,7 @@ class Sample:
 class Turns:
     """Rounds of the same samples, which lie side by side in time."""
 
-    rounds: list[dict[str, Sample]]
+    rounds: list[dict[str, Sample[float]]]
 
     def value(self, name: str) -> float:
         return median(one[name].value for one in self.rounds)
@@ -42,11 +45,12 @@ def in_turns(samples: Mapping[str, Callable[[], float]], rounds: int) -> Turns:
     return Turns([{n: quietly(work) for n, work in samples.items()} for _ in range(rounds)])
 
 
-def quietly(work: Callable[[], float]) -> Sample:
-    """Repeats ``work`` until others took at most 5%; the quietest sample after some tries."""
-    taken: list[Sample] = []
+def quietly(work: Callable[[], Value], beside: Sequence[int] = ()) -> Sample[Value]:
+    """Repeats ``work`` until others took at most 5%; the quietest sample after some tries. The
+    processes of ``beside`` are not others."""
+    taken: list[Sample[Value]] = []
     while not taken or (len(taken) < TRIES and not quiet(taken[-1].others)):
-        watch = Watch()
+        watch = Watch(beside)
         value = work()
         taken.append(Sample(value, watch.others()))
     return min(taken, key=lambda sample: sample.others or 0.0)

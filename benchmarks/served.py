@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,25 @@ WORDS = "the cat sat on a mat and saw one small bird fly over two old stone wall
 
 @dataclass
 class Reply:
-    """What a streamed reply was, and when: ``times`` are those of its tokens, from the request
-    on, in seconds."""
+    """What a streamed reply was, and when: ``times`` are those of its pieces of text, from the
+    request on, in seconds; ``tokens`` as the server counted them."""
 
     status: int
     times: list[float] = field(default_factory=list)
     text: str = ""
+    tokens: int = 0
     error: str | None = None
+
+    def hear(self, event: Mapping[str, Any], time: float) -> None:
+        """What comes first, a role or an echo, counts for no token."""
+        if "error" in event:
+            self.error = event["error"]["message"]
+        self.tokens = event.get("timings", {}).get("predicted_n", self.tokens)
+        for choice in event.get("choices", []):
+            part = choice.get("text") or choice.get("delta", {}).get("content")
+            if part:
+                self.times.append(time)
+                self.text += part
 
     @property
     def stall(self) -> float:
@@ -61,7 +73,7 @@ class Served:
             connection.close()
 
     def stream(self, body: Mapping[str, Any], path: str = PATH) -> Reply:
-        """A reply to its end; what comes first, a role or an echo, counts for no token."""
+        """A reply to its end. It is read when it has come, so that reading disturbs little."""
         connection, began = self.connect(), time.perf_counter()
         try:
             connection.request("POST", path, json.dumps({**body, "stream": True}))
@@ -70,17 +82,15 @@ class Served:
             if answer.status != 200:
                 reply.error = answer.read().decode()[:200]
                 return reply
-            for event in events(answer):
-                if "error" in event:
-                    reply.error = event["error"]["message"]
-                for choice in event.get("choices", []):
-                    part = choice.get("text") or choice.get("delta", {}).get("content")
-                    if part:
-                        reply.times.append(time.perf_counter() - began)
-                        reply.text += part
-            return reply
+            parts = []
+            while part := answer.read1():
+                parts.append((time.perf_counter() - began, part))
         finally:
             connection.close()
+        for moment, line in lines(parts):
+            for event in events([line]):
+                reply.hear(event, moment)
+        return reply
 
     def health(self) -> dict[str, Any]:
         found: dict[str, Any] = self.ask("GET", "/health")[1]
@@ -101,35 +111,48 @@ class Served:
         }
 
 
-def events(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """The server-sent events of a reply, without the last word."""
+def lines(parts: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
+    """The lines of what came in parts, and when the last of each was there."""
+    rest = b""
+    for moment, part in parts:
+        *whole, rest = (rest + part).split(b"\n")
+        for line in whole:
+            yield moment, line
+
+
+def events(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The server-sent events in the lines of a reply, without the last word."""
     for line in answer:
         if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
             yield json.loads(line[6:])
 
 
+def serving(model: str, *options: str) -> AbstractContextManager[Served]:
+    """``ferro serve``, ready."""
+    return started([sys.executable, "-m", "ferro", "serve", model, *options], "/ready")
+
+
 @contextmanager
-def serving(model: str, *options: str) -> Iterator[Served]:
-    """``ferro serve`` on a free port, ready; its log is a file that goes with it."""
-    command = [sys.executable, "-m", "ferro", "serve", model, "--port", "0", *options]
+def started(command: Sequence[str], ready: str) -> Iterator[Served]:
+    """A server on a free port, once a request to the path ``ready`` is answered with 200; its log
+    is a file that goes with it."""
     with tempfile.NamedTemporaryFile() as log:
-        process = subprocess.Popen(command, stderr=log, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([*command, "--port", "0"], stderr=log, stdout=log)
         try:
-            served = wait(process, Path(log.name))
-            yield served
+            yield wait(process, Path(log.name), ready)
         finally:
             process.terminate()
             process.wait(60)
 
 
-def wait(process: subprocess.Popen[bytes], log: Path) -> Served:
+def wait(process: subprocess.Popen[bytes], log: Path, ready: str) -> Served:
     """Until requests are taken. Raises RuntimeError with the log if that does not come."""
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end and process.poll() is None:
-        found = re.search(r"http://([\d.]+):(\d+)", log.read_text())
+        found = re.search(r"http://([\d.]+):(\d+)", log.read_text(errors="replace"))
         if found is not None:
             served = Served(process, found[1], int(found[2]))
-            if served.ask("GET", "/ready")[0] == 200:
+            if served.ask("GET", ready)[0] == 200:
                 return served
         time.sleep(0.2)
     raise RuntimeError(f"the server does not get ready:\n{log.read_text()[-2000:]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,9 @@ def test_a_disturbed_sample_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> N
         left = list(shares)
 
         class Watch:
+            def __init__(self, beside: Sequence[int]) -> None:
+                pass
+
             def others(self) -> float:
                 return left.pop(0)
 

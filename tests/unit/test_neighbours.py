@@ -18,7 +18,7 @@ def stat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of two processors, on which this process may use the first, and does nothing."""
     path = tmp_path / "stat"
     path.write_text("")
-    monkeypatch.setattr(neighbours, "STAT", path)
+    monkeypatch.setattr(neighbours, "PROC", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     monkeypatch.setattr(os, "times", lambda: os.times_result((1.0, 1.0, 0.0, 0.0, 0.0)))
     return path
@@ -47,6 +47,22 @@ def test_our_own_time_is_not_others(stat: Path, monkeypatch: pytest.MonkeyPatch)
     used = 1.0 + 40 / TICK
     monkeypatch.setattr(os, "times", lambda: os.times_result((used, 1.0, 0.0, 0.0, 0.0)))
     assert watch.others() == pytest.approx(0.1)
+
+
+def test_the_time_of_processes_of_ours_is_not_others(stat: Path) -> None:
+    (stat.parent / "77").mkdir()
+    process = stat.parent / "77" / "stat"
+    process.write_text("77 (a server) (1) S " + " ".join(["0"] * 10) + " 20 10 0 0")
+    write(stat, 100, 100)
+    watch = Watch([77])
+    write(stat, 150, 150)
+    process.write_text("77 (a server) (1) S " + " ".join(["0"] * 10) + " 50 15 0 0")
+    assert watch.others() == pytest.approx(0.15)
+
+
+def test_nothing_is_known_beside_a_process_that_is_gone(stat: Path) -> None:
+    write(stat, 100, 100)
+    assert Watch([77]).others() is None
 
 
 def test_processors_that_are_not_ours_do_not_count(stat: Path) -> None:
