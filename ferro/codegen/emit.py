@@ -7,6 +7,7 @@ their own (memory, reductions, products, control flow) are in the ``emit_*`` mod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,20 @@ class Weights:
         return 4 if self.small else 8
 
 
+@dataclass
+class Turn:
+    """What one turn of a loop over registers does: it indexes arrays, each lane loads by itself."""
+
+    indexes: bool = False
+    gathers: bool = False
+
+    @property
+    def unroll_limit(self) -> int:
+        """How many turns are unrolled. Arrays thereby become registers. Lanes that load one by one
+        are much code already: 16 turns of them took PoCL 3 s and were no faster."""
+        return UNROLL_LIMIT if self.indexes or not self.gathers else UNROLL_LIMIT // 8
+
+
 class Emitter:
     """State of one kernel's generation."""
 
@@ -100,6 +115,7 @@ class Emitter:
         self.shared_buffers = read_and_written(kernel)
         self.functions = functions
         self.before_root = self.writer.current
+        self.turn = Turn()
         self._memo: list[dict[object, Ex]] = [{}]
 
     # -- layout ---------------------------------------------------------------------------
@@ -147,12 +163,14 @@ class Emitter:
     def nest(
         self, registers: tuple[int, ...], body: Callable[[Index], None], unroll: bool | None = None
     ) -> None:
-        """Loops over a register index; ``body`` writes the innermost statements."""
-        total = 1
-        for n in registers:
-            total *= n
-        unrolled = total <= UNROLL_LIMIT if unroll is None else unroll
+        """Loops over a register index; ``body`` writes the innermost statements.
+
+        Short loops are unrolled, where ``unroll`` does not say whether.
+        """
+        total = math.prod(registers)
         index: list[Poly] = []
+        heads: list[Lines] = []
+        outer, self.turn = self.turn, Turn()
 
         def level(axis: int) -> None:
             if axis == len(registers):
@@ -165,7 +183,8 @@ class Emitter:
                 var = self.names.fresh("i")
                 index.append(Poly.of(var))
                 head = f"for (int {var} = 0; {var} < {registers[axis]}; ++{var})"
-                with self.scope(("UNROLL\n" if unrolled else "") + head):
+                heads.append(self.writer.anchor())
+                with self.scope(head):
                     level(axis + 1)
                 index.pop()
 
@@ -174,6 +193,13 @@ class Emitter:
                 level(0)
         else:
             level(0)
+        if unroll or (unroll is None and total <= self.turn.unroll_limit):
+            for lines in heads:
+                with self.writer.at(lines):
+                    self.line("UNROLL")
+        outer.indexes |= self.turn.indexes
+        outer.gathers |= self.turn.gathers
+        self.turn = outer
 
     # -- values ---------------------------------------------------------------------------
 
@@ -192,7 +218,8 @@ class Emitter:
         self.memories.pop(value, None)
 
     def element(self, array: Array, index: Index) -> str:
-        used = (i for i, n in zip(index, array.registers, strict=True) if n > 1)
+        used = [i for i, n in zip(index, array.registers, strict=True) if n > 1]
+        self.turn.indexes |= bool(used)
         return array.name + "".join(f"[{i}]" for i in used)
 
     def in_place(self, result: Value, old: Value) -> Array:
@@ -394,6 +421,7 @@ class Emitter:
         source, strides, base = self._memory_view(value)
         memory = self.memory(source)
         at = self.offset(Affine(base, strides), index, lane)
+        self.turn.indexes = True
         if lane is None:
             return Ex(f"{memory.name}[{at}]", value.dtype)
         code = self.template(

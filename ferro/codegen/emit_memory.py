@@ -113,13 +113,15 @@ def pull_load(e: Emitter, op: Op, value: Value, index: Index, lane: int | None) 
         if wide:
             code = e.dialect.widen(Ex(code, dtype))
         return Ex(f"({mask.code} ? {code} : {other.code})", dtype, wide)
+    contiguous = at.varying is None and at.step.constant == 1
+    e.turn.gathers |= e.dialect.kind == "simd" and not contiguous
     code = e.template(
         "load",
         p=name,
         T=e.dialect.ctype(dtype, True),
         at=at.offset,
         step=at.step.c,
-        contiguous=at.varying is None and at.step.constant == 1,
+        contiguous=contiguous,
         varying=at.varying.code if at.varying else e.iota(at.offset, at.step),
         mask=mask and (e.dialect.widen(mask) if mask.wide else None),
         uniform=mask and (None if mask.wide else mask.code),

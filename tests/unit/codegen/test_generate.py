@@ -7,6 +7,7 @@ import pytest
 from ferro import codegen
 from ferro.codegen import Config, ConfigError, Target
 from ferro.dsl import kernel, tl
+from ferro.dsl.kernel import KernelDefinition
 
 
 @kernel
@@ -90,3 +91,42 @@ def test_lanes_wait_before_they_overwrite_parts_of_a_block() -> None:
 def test_blocks_that_are_written_once_need_no_barrier() -> None:
     source = codegen.generate(blocks_once.specialise(), Target("simt", 16), Config()).source
     assert "barrier(CLK_GLOBAL_MEM_FENCE)" not in source
+
+
+def columns(step: int) -> str:
+    """A copy of every ``step``-th element."""
+    return f"""@kernel
+def columns(x: tl.ptr[f32, N], y: tl.out[f32, N], B: tl.schedule[64, 256]):
+    n = tl.block(0, N, B)
+    t = tl.load(x[n * {step}], mask=n < N // {step}, other=0.0)
+    tl.store(y[n], t, mask=n < N)
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "step", "block", "unrolled"),
+    [
+        (Target("simd", 16), 1, 256, True),
+        (Target("simd", 16), 3, 256, False),
+        (Target("simd", 16), 3, 64, True),
+        (Target("simt", 16), 3, 256, True),
+    ],
+)
+def test_long_loops_in_which_lanes_load_one_by_one_stay_loops(
+    target: Target, step: int, block: int, unrolled: bool
+) -> None:
+    made = KernelDefinition.from_source(columns(step), "k.py").specialise(B=block)
+    source = codegen.generate(made, target, Config({"B": block})).source
+    assert ("    UNROLL\n" in source) == unrolled
+
+
+@kernel
+def below_largest(x: tl.ptr[tl.f32, 768], y: tl.out[tl.f32, 256]):
+    n = tl.arange(0, 256)
+    t = tl.load(x[n * 3])
+    tl.store(y[n], t - tl.max(t, axis=0))
+
+
+def test_loops_that_fill_registers_are_unrolled() -> None:
+    source = codegen.generate(below_largest.specialise(), Target("simd", 16), Config()).source
+    assert source.count("    UNROLL\n") == source.count("    for (int i") >= 2
