@@ -7,6 +7,11 @@ PYTEST_ARGS ?=
 WORKERS ?= 2
 QUESTION ?= What is the capital of France, and what is it known for?
 
+# The share of `make conformance` to run, and what its shapes are drawn from: the same on all stacks,
+# so that the interpreter computes each example once.
+PART ?= 1/1
+SEED ?= 1
+
 # What `make fuzz` tries to break (gguf, kernel, template, tokenizer), and for how long.
 TARGET ?= gguf
 SECONDS ?= 300
@@ -32,9 +37,13 @@ format: $(VENV)/.dev-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Every kernel on every stack over the full set of shapes: hours, and minutes for one test of them.
+# Every kernel on every stack over the full set of shapes: hours. A test that passed is not run again
+# while its sources and its stack's driver are the same, so a run may be ended and goes on where it
+# was; PART=3/8 runs one share of it. See docs/kernels.md.
 conformance: $(VENV)/.dev-installed
-	FERRO_CONFORMANCE=full HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest --timeout 3600 tests/kernels tests/device $(PYTEST_ARGS)
+	FERRO_CONFORMANCE=full HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope \
+	  --timeout 3600 --hypothesis-seed $(SEED) -p tests.ledger --ledger build/conformance.jsonl \
+	  --part $(PART) tests/kernels tests/device $(PYTEST_ARGS)
 
 bench: $(VENV)/.dev-installed
 	$(BIN)/python -m benchmarks

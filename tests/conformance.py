@@ -154,7 +154,8 @@ class Draw:
 _WILD = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-45, 2.0**-126, 3e38, -3e38, 88.0, -104.0)
 
 
-@lru_cache(maxsize=64)
+# All sizes of one case, so that its stacks share them: at most about a GB for the largest one.
+@lru_cache(maxsize=256 if FULL else 64)
 def _interpreted(
     case: Case, sizes: tuple[tuple[str, int], ...], seed: int, wild: bool
 ) -> Arguments:
