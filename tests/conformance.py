@@ -228,14 +228,17 @@ def _assert_close_a8(got: A8, want: tuple[Any, Any], where: str) -> None:
     assert (distance > 0).mean() < 0.01 if distance.size > 1000 else True, where
 
 
-def conformance(case: Case, schedules: Sequence[Config] | None = ()) -> type:
+def conformance(
+    case: Case, schedules: Sequence[Config] | None = (), turn: tuple[int, int] = (0, 1)
+) -> type:
     """The test class of one case. ``schedules`` are tried besides the choices of its schedule
-    constexprs; None leaves schedules to another case of the same kernel."""
+    constexprs; None leaves schedules to another case of the same kernel. Cases of one kernel that
+    differ in little share them: ``turn`` (2, 5) takes every fifth one, from the one at 2 on."""
     tested = case
     drawn = st.fixed_dictionaries(dict(case.sizes))
     seeds = st.integers(0, 2**16)
     wild = st.booleans() if case.wild else st.just(False)
-    configs = () if schedules is None else (*schedules, *case.choices())
+    configs = () if schedules is None else (*schedules, *case.choices())[turn[0] :: turn[1]]
 
     class Tests:
         case = tested

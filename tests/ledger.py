@@ -114,7 +114,10 @@ class Ledger:
         self.path = path
         self.known: dict[str, dict[str, Any]] = {}
         for line in path.read_text().splitlines() if path.exists() else ():
-            record = json.loads(line)
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # cut off by whatever ended that run
             if record["at"] < before and record["key"] == key_of(record["test"]):
                 self.known[record["test"]] = record
 
