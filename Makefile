@@ -43,7 +43,7 @@ format: $(VENV)/.dev-installed
 conformance: $(VENV)/.dev-installed
 	FERRO_CONFORMANCE=full HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope \
 	  --timeout 3600 --hypothesis-seed $(SEED) -p tests.ledger --ledger build/conformance.jsonl \
-	  --part $(PART) tests/kernels tests/device $(PYTEST_ARGS)
+	  --part $(PART) tests/kernels tests/device tests/unit/dsl/test_library.py $(PYTEST_ARGS)
 
 bench: $(VENV)/.dev-installed
 	$(BIN)/python -m benchmarks

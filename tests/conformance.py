@@ -151,6 +151,16 @@ class Draw:
         return np.where(self.rng.random(x.shape) < 0.05, odd, x)
 
 
+def binades(count: int, seed: int = 0) -> NDArray[np.float32]:
+    """``count`` numbers of each sign from every binade, subnormals included."""
+    rng = np.random.default_rng(seed)
+    exponent = np.repeat(np.arange(255, dtype=np.uint32), count)
+    mantissa = rng.integers(0, 2**23, exponent.size, dtype=np.uint32)
+    mantissa[::count], mantissa[1::count] = 0, 2**23 - 1
+    bits = exponent << 23 | mantissa
+    return np.concatenate([bits, bits | np.uint32(1 << 31)]).view(np.float32)
+
+
 _WILD = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-45, 2.0**-126, 3e38, -3e38, 88.0, -104.0)
 
 

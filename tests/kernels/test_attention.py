@@ -91,7 +91,12 @@ def case(head: int, group: int, dtype: str = "f32", cap: float = 0.0) -> Case:
             *(sizes(keys, 0, 0) for keys in (63, 64, 65) if head < 256),
             *(sizes(2, 1919, window) for window in long),
         ],
-        [sizes(130, 1791, window) for window in range(len(WINDOWS))],
+        [
+            *(sizes(keys, 0, 0) for keys in (63, 64, 65)),
+            # one token at a time, and a prompt whose last tokens are new
+            *(sizes(1, keys - 1, 0) for keys in (63, 64, 65, 1921)),
+            *(sizes(130, 1791, window) for window in range(len(WINDOWS))),
+        ],
         constants={"D": head, "GROUP": group, "CAP": cap},
         rtol=1e-4,
         atol=1e-5,

@@ -7,6 +7,7 @@ from tests.reference import Array, dequantise, f64
 
 SIZES = {"v": st.integers(1, 60), "t": st.integers(0, 9), "k": st.integers(1, 700)}
 ALWAYS = [{"v": 37, "t": 5, "k": k} for k in (640, 1, 32, 576, 704, 1536)]
+FULL = [{"v": 37, "t": 5, "k": k} for k in (64, 4608, 8192)]
 
 
 def arguments(draw: Draw, v: int, t: int, k: int) -> Arguments:
@@ -34,9 +35,10 @@ TestEmbedQ8 = conformance(
         arguments,
         lambda a: {"y": expected(a, rows(a["w"]))},
         ALWAYS,
+        FULL,
     )
 )
 
 TestEmbedF32 = conformance(
-    Case(embed_f32, SIZES, floats, lambda a: {"y": expected(a, f64(a["w"]).T)}, ALWAYS)
+    Case(embed_f32, SIZES, floats, lambda a: {"y": expected(a, f64(a["w"]).T)}, ALWAYS, FULL)
 )
