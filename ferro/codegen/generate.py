@@ -79,7 +79,8 @@ def resolve(target: Target, config: Config) -> Target:
     if lanes not in (2, 4, 8, 16, 32) or (lanes == 32 and target.kind == "simd"):
         raise ConfigError(f"lanes={lanes}: expected 2, 4, 8, 16 or (simt) 32")
     needs = {"vnni512": 16, "vnni256": 8, "avx2": 8}.get(dot)
-    if needs is not None and (target.kind != "simd" or lanes != needs or not target.abi):
+    kind = "simd" if needs else "simt" if dot == "dp4a" else target.kind
+    if kind != target.kind or (needs and (lanes != needs or not target.abi)):
         dot = "emulated"
     features = target.features
     if not subgroup.possible(target.kind, lanes):

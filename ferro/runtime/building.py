@@ -16,6 +16,8 @@ from ferro.runtime.listing import DeviceInfo
 if TYPE_CHECKING:
     import pyopencl as cl
 
+    from ferro.runtime.probes import Findings
+
 # Compilers print "file:line:col: error: text", PoCL "error: file:line:col: text"; the file is the
 # one of the last #line.
 _ERROR = re.compile(r"^(error: )?[^\s:][^:\n]*:\d+:\d+: (?(1)|(fatal )?error)")
@@ -130,6 +132,25 @@ def check_limits(program: Program, largest_group: int, local_memory_size: int) -
     wanted = local_memory(program)
     if wanted > local_memory_size:
         raise LimitError(f"{wanted} bytes of local memory, the device has {local_memory_size}")
+
+
+def check_ability(program: Program, found: Findings, alias: str) -> None:
+    """Raise LimitError for vectors or int8 dots that the probes did not find to work.
+
+    PoCL's compiler ends the process over them.
+    """
+    target, config = program.target, program.config
+    lanes, dot = config.lanes or target.lanes, config.dot or target.dot
+    if target.kind == "simd" and lanes > found.lanes:
+        raise LimitError(
+            f"lanes={lanes}: vectors of {found.lanes} lanes are the widest that {alias} compiles"
+            " for this processor"
+        )
+    if not found.works(dot):
+        raise LimitError(
+            f"dot={dot} does not work on {alias}, as its probe found; there are"
+            f" {', '.join(found.dots)}"
+        )
 
 
 class BuildLocks:

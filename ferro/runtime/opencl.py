@@ -95,6 +95,7 @@ class OpenCLDevice(Device):
         self.store.check_open()
         facts = self.info.capabilities
         building.check_limits(program, facts["largest work-group"], facts["local memory"])
+        building.check_ability(program, probes.findings(self.info), str(self.info.alias))
         further = building.device_options(self.info, program.target)
         return building.from_source(self.context, self.raw, program, further)
 

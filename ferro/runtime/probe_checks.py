@@ -111,7 +111,7 @@ def llvm_fma() -> Check:
     def verdict(got: Array) -> str:
         return describe("fma by its LLVM name", got.view(np.float32), want, (a, b, c))
 
-    return Check((a, b, c), count, count // 16, 1, verdict)
+    return Check((a, b, c), count, count // 8, 1, verdict)
 
 
 def conversions() -> Check:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ferro.codegen.program import Argument, Config, Entry, Program
+from ferro.codegen.program import DOT_LOWERINGS, Argument, Config, Entry, Program
 from ferro.dsl import kernel, tl
 from ferro.dsl.diagnostics import CompileError
 from ferro.dsl.launch import LaunchError
@@ -259,12 +259,12 @@ def test_buffers_of_another_device_are_refused() -> None:
 
 def test_weights_in_another_layout_are_refused(cpu: Any) -> None:
     w = Q8.quantize(np.ones((20, 64), np.float32))
-    packed = cpu.weights(w, config=Config(dot="emulated"))
+    other = Config(lanes=4, dot="emulated")
+    packed = cpu.weights(w, config=other)
     x, y = cpu.activations(2, 64), cpu.empty((2, 20), np.float32)
-    cpu.run(product, Config(dot="emulated"), w=packed, x=x, y=y)
-    if cpu.target.dot != "emulated":
-        with pytest.raises(DeviceError, match="`w` is packed for"):
-            cpu.run(product, w=packed, x=x, y=y)
+    cpu.run(product, other, w=packed, x=x, y=y)
+    with pytest.raises(DeviceError, match="`w` is packed for"):
+        cpu.run(product, w=packed, x=x, y=y)
 
 
 def test_ir_and_source(cpu: Any) -> None:
@@ -297,6 +297,22 @@ def test_a_build_error_points_at_the_kernels_file(cpu: Any) -> None:
 def test_a_group_that_is_too_large_is_refused(cpu: Any) -> None:
     with pytest.raises(LimitError, match="work-groups of 1000000"):
         cpu.build(program(cpu, "x[0] = 1;", local=10**6))
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+@pytest.mark.parametrize("dot", DOT_LOWERINGS)
+def test_vectors_and_dots_of_a_config_work_or_are_refused(cpu: Any, lanes: int, dot: str) -> None:
+    rng = np.random.default_rng(3)
+    w = Q8.quantize(rng.random((16, 64), np.float32))
+    x = A8.quantize(rng.random((2, 64), np.float32))
+    want, got = np.zeros((2, 16), np.float32), np.zeros((2, 16), np.float32)
+    opened("interpreter").run(product, w=w, x=x, y=want)
+    try:
+        cpu.run(product, w=w, x=x, y=got, config=Config(lanes=lanes, dot=dot))
+    except LimitError as error:
+        assert str(error).startswith((f"lanes={lanes}: vectors of 8 lanes", f"dot={dot} does not"))
+    else:
+        assert np.array_equal(got.view(np.int32), want.view(np.int32))
 
 
 def test_a_device_that_does_not_answer_is_lost() -> None:
