@@ -8,7 +8,6 @@ the largest dimension (offsets and indices stay in range that way).
 from __future__ import annotations
 
 import math
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro import system
 from ferro.dsl import bounds, extents, ir
 from ferro.dsl.launch import limits
 from ferro.dsl.quantised import A8, BLOCK, Q4, Q8, padded_cols
@@ -133,7 +133,7 @@ def _check_launch(
     bound = bounds.bind(kernel, {**outlines, **scalars})
     bounds.check(kernel, bound.scalars, bound.grid, bound.extents)
     needed = sum(outline.bytes for outline in outlines.values())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = system.total_memory()
     if needed > memory // _COPIES:
         raise TooLarge(
             f"the arguments of `{kernel.name}` would take {needed / 2**30:.1f} GiB, and a run needs"

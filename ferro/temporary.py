@@ -1,18 +1,20 @@
 """Temporary folders that outlive no process: what a killed one leaves, the next one removes.
 
 Every process that uses such a folder holds a shared lock on a file in it. Whoever gets the lock for
-itself knows that nobody uses the folder any more and removes it.
+itself knows that nobody uses the folder any more and removes it. Where the system has no such locks
+folders stay until the system clears its temporary one.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
+
+from ferro import system
 
 LOCK = ".used-by-ferro"
 
@@ -42,7 +44,7 @@ def _hold(folder: Path, flags: int = 0) -> bool:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     except OSError:
         return False
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    system.lock(lock, shared=True, wait=True)
     if os.fstat(lock).st_nlink == 0:  # somebody was just removing it
         os.close(lock)
         return False
@@ -63,7 +65,7 @@ def _remove_unused(folder: Path) -> None:
     with contextlib.suppress(OSError):
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            if system.LOCKS and system.lock(lock):
+                shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(lock)

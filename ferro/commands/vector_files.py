@@ -7,7 +7,6 @@ cut only whole rows count. ``OUT.part.json`` says what they are vectors of.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from ferro import system
 from ferro.commands import UsageError
 from ferro.folders import naming, written_atomically
 
@@ -121,12 +121,10 @@ class Partial:
             while True:
                 file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
                 try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if not system.lock(file.fileno()):
+                        raise UsageError(f"another run is writing {self.out}")
                     if self._is_at_its_path(file):
                         return file
-                except BlockingIOError:
-                    file.close()
-                    raise UsageError(f"another run is writing {self.out}") from None
                 except BaseException:
                     file.close()
                     raise

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
+from ferro import system
 from ferro.codegen.layouts import q4_bytes, q8_bytes
 from ferro.codegen.program import Config, Target
 from ferro.dsl.quantised import Q4, Q8
@@ -108,7 +108,7 @@ def check_room(
 ) -> None:
     """Raises OutOfMemory if parts, and bytes ``beside`` them for ``what``, cannot fit."""
     needed = sum(kept_bytes(file, part) for part in wanted)
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    host = system.total_memory()
     there = min(host, device.info.capabilities.get("memory", host))
     if needed + beside > there:
         more = f" and the {what} {megabytes(beside)}" if beside else ""

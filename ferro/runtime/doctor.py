@@ -87,6 +87,8 @@ def _owner_group(path: Path) -> int:
 
 
 def _own_groups() -> frozenset[int]:
+    if not hasattr(os, "getgroups"):
+        return frozenset()
     return frozenset({*os.getgroups(), os.getegid()})
 
 

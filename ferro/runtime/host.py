@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro import codegen
+from ferro import codegen, system
 from ferro.codegen.program import Config, Target
 from ferro.dsl import bounds
 from ferro.dsl.interpreter import ORDERS, interpret
@@ -46,7 +45,7 @@ class HostMemory(Memory):
     """Buffers of bytes in host memory; quantised ones are a ``Q8``, a ``Q4`` or an ``A8``."""
 
     def __init__(self, name: str) -> None:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        total = system.total_memory()
         super().__init__(name, None, HostCopies(), total, total, 1, mapped=False)
 
     def weights(

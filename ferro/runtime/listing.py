@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from dataclasses import dataclass, field
+from platform import machine
 from typing import TYPE_CHECKING, Any
 
 from ferro.runtime import vendors
@@ -206,4 +206,4 @@ def processor_field(name: str) -> str:
                     return line.split(":", 1)[1].strip()
     except OSError:
         pass
-    return os.uname().machine if name == "model name" else ""
+    return machine() if name == "model name" else ""
