@@ -74,7 +74,7 @@ class StreamLane(Lane):
 
     @property
     def full(self) -> bool:
-        return self.waiting >= self._most_waiting + self.model.slots - self.active
+        return self._queue.requests >= self._most_waiting + self.model.slots - self.active
 
     @property
     def seconds_ahead(self) -> float:

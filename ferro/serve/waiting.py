@@ -1,4 +1,4 @@
-"""Choices of jobs that have no slot yet, in their order."""
+"""Choices of jobs that have no slot yet, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -43,42 +43,56 @@ class Waiting:
 
 
 class Queue:
-    """First come, first served. Jobs come in by any thread; the engine takes choices out."""
+    """Jobs take turns: each gives one choice, the one that came first before the others, and goes to
+    the end while it has more, so that a request for many texts does not hold up the next one. Jobs
+    come in by any thread; the engine takes choices out."""
 
     def __init__(self, changed: threading.Condition) -> None:
         """``changed`` is the lock, and told of what comes in."""
         self.changed = changed
-        self._waiting: deque[Waiting] = deque()
+        self._turns: deque[deque[Waiting]] = deque()  # the choices of each job
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        """How many choices wait."""
+        return sum(map(len, self._turns))
+
+    @property
+    def requests(self) -> int:
+        """How many jobs have a choice that waits."""
+        return len(self._turns)
 
     def put(self, job: Job) -> None:
-        """At the end: the first choice of a job, which its others follow once they can."""
+        """The first choice of a job, which its others follow once they can."""
         with self.changed:
-            self._waiting.append(Waiting(job))
+            self._turns.append(deque([Waiting(job)]))
 
     def put_rest(self, job: Job, fork: Fork | None) -> None:
-        """In front: the further choices of a job."""
-        rest = [Waiting(job, choice, fork) for choice in range(1, job.task.choices)]
-        with self.changed:
-            self._waiting.extendleft(reversed(rest))
+        """The further choices of a job."""
+        rest = deque(Waiting(job, choice, fork) for choice in range(1, job.task.choices))
+        if rest:
+            with self.changed:
+                self._turns.append(rest)
 
     def take(self) -> Waiting | None:
-        """The first one, if there is any."""
+        """The choice whose turn it is, if there is any."""
         with self.changed:
-            return self._waiting.popleft() if self._waiting else None
+            if not self._turns:
+                return None
+            choices = self._turns.popleft()
+            taken = choices.popleft()
+            if choices:
+                self._turns.append(choices)
+            return taken
 
     def jobs(self) -> list[Job]:
         """Those of which a choice waits."""
         with self.changed:
-            return [each.job for each in self._waiting]
+            return [choices[0].job for choices in self._turns]
 
     def drop(self, job: Job) -> None:
         """Take out all choices of a job."""
         with self.changed:
-            dropped = [each for each in self._waiting if each.job is job]
-            if dropped:
-                self._waiting = deque(each for each in self._waiting if each.job is not job)
+            dropped = [each for choices in self._turns for each in choices if each.job is job]
+            self._turns = deque(choices for choices in self._turns if choices[0].job is not job)
         for each in dropped:
             each.give_up()

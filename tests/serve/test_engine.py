@@ -258,6 +258,35 @@ def test_several_choices_fill_their_prompt_once() -> None:
     assert sorted(end.choice for end in heard.ended) == [0, 1, 2]
 
 
+def test_the_choices_of_a_job_take_turns_with_other_jobs() -> None:
+    model = FakeModel(slots=1)
+    model.seconds = 0.002
+    with running(engine_on(model, most_waiting=3)) as engine:
+        many = Heard(task(prompt(1, 10), 4, choices=20))
+        others = [Heard(task(prompt(n, 4), 4)) for n in (2, 3)]
+        for each in (many, *others):
+            engine.submit(each.job)
+        for each in (*others, many):
+            until(lambda each=each: each.job.over)  # type: ignore[misc]
+    ends = [each.job.clock.ended for each in (*others, many)]
+    assert ends == sorted(ends) and len(many.ended) == 20
+    assert model.batches[-1] and sum(len(b[0].tokens) == 10 for b in model.batches) == 1
+
+
+def test_choices_that_wait_are_one_request_of_a_full_queue() -> None:
+    model = FakeModel(slots=1)
+    model.seconds = 0.005
+    with running(engine_on(model, most_waiting=2)) as engine:
+        many = Heard(task(prompt(1, 10), 50, choices=64))
+        engine.submit(many.job)
+        until(lambda: engine.waiting == 63)
+        engine.submit(Heard(task(prompt(2, 4))).job)
+        with pytest.raises(Busy):
+            engine.submit(Heard(task(prompt(3, 4))).job)
+        many.job.cancel()
+        until(lambda: not engine.waiting and not engine.active)
+
+
 def test_choices_that_are_given_up_keep_no_copy() -> None:
     model = FakeModel(slots=1)
     model.seconds = 0.005
