@@ -43,9 +43,9 @@ class Waiting:
 
 
 class Queue:
-    """Jobs take turns: each gives one choice, the one that came first before the others, and goes to
-    the end while it has more, so that a request for many texts does not hold up the next one. Jobs
-    come in by any thread; the engine takes choices out."""
+    """Jobs take turns: each gives one choice, the one that came first before the others, and goes
+    to the end while it has more, so that a request for many texts does not hold up the next one.
+    Jobs come in by any thread; the engine takes choices out."""
 
     def __init__(self, changed: threading.Condition) -> None:
         """``changed`` is the lock, and told of what comes in."""
