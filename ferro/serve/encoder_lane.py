@@ -177,15 +177,14 @@ class EncoderLane(Lane):
             self._long_pass = None
         job.open.clear()
 
-    def warm_up(self, stopped: Callable[[], bool]) -> None:
+    def warm_up(self) -> Iterator[None]:
         most = min(self.model.batch, self.model.context)
         sizes = [1 << power for power in range(2, most.bit_length())]
         passes = [[self._sample(size)] for size in sizes]
         passes += [[self._sample(size)] * (most // size) for size in sizes[:-1]]
         for inputs in passes:
-            if stopped():
-                return
             self.model.forward(inputs)
+            yield
 
     def _packed(self) -> Pass:
         """A pass with one input of each job in turn, while there is room."""

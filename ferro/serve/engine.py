@@ -29,10 +29,14 @@ class Engine:
     def __init__(
         self, gate: Gate, lanes: Sequence[Lane], warm: bool = False, reopen: Reopen | None = None
     ) -> None:
-        """With ``warm`` the thread first runs passes of all shapes that it will need. ``reopen``
+        """With ``warm`` the thread runs passes of all shapes that it will need: those of lanes that
+        keep something before the first request, those of others while no request waits. ``reopen``
         gives the lanes' models anew after their device was lost for the nth time."""
         self.lanes = tuple(lanes)
-        self._gate, self._warm, self._reopen = gate, warm, reopen
+        self._gate, self._reopen = gate, reopen
+        first = sorted(self.lanes, key=lambda lane: not lane.keeps)
+        self._cold = [(lane, lane.warm_up()) for lane in first if warm]
+        self._started = time.perf_counter()
         self._shares = Shares()
         self._stopped = False
         self.losses = 0
@@ -66,15 +70,17 @@ class Engine:
 
     @property
     def warming(self) -> bool:
-        """Whether it still prepares what passes need."""
-        return self._warm
+        """Whether requests wait until it has prepared what passes need."""
+        return any(lane.keeps for lane, _ in self._cold)
 
     # --------------------------------------------------------------------------- the thread
 
     def _run(self) -> None:
-        if self._warm:
-            self._warm_up()
         while not self._stopped:
+            ready = any(lane.ready for lane in self.lanes)
+            if self._cold and (self.warming or not ready):
+                self._warm_up()
+                continue
             with self._gate.changed:
                 while not (self._stopped or any(lane.ready for lane in self.lanes)):
                     self._gate.changed.wait()
@@ -85,14 +91,16 @@ class Engine:
             lane.forget()
 
     def _warm_up(self) -> None:
-        started = time.perf_counter()
-        for lane in self.lanes:
-            try:
-                lane.warm_up(lambda: self._stopped)
-            except Exception:
-                log.exception("a pass of warming up failed")
-        self._warm = False
-        log.info("warm after %.1f s", time.perf_counter() - started)
+        """One pass of the first lane that is cold."""
+        lane, passes = self._cold[0]
+        try:
+            next(passes)
+            return
+        except StopIteration:
+            log.info("%s: warm after %.1f s", lane.kind, time.perf_counter() - self._started)
+        except Exception:
+            log.exception("a pass of warming up failed")
+        self._cold.pop(0)
 
     def _turn(self) -> None:
         """One turn of what has had least of the time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ferro.serve.jobs import Failed, Job
@@ -45,6 +45,7 @@ class Lane(ABC):
 
     kind: str
     totals: Counts
+    keeps = False  # a pass leaves something in slots: one to warm up with needs them empty
 
     def __init__(self, gate: Gate, model: Any, most_waiting: int) -> None:
         """``most_waiting`` is how many jobs may wait."""
@@ -111,8 +112,9 @@ class Lane(ABC):
         """Free what a job holds."""
 
     @abstractmethod
-    def warm_up(self, stopped: Callable[[], bool]) -> None:
-        """Run passes of the usual shapes: the plan of a new one takes longer than the pass."""
+    def warm_up(self) -> Iterator[None]:
+        """Run passes of the usual shapes, one at a time: the plan of a new one takes longer than
+        the pass."""
 
     def sweep(self) -> None:
         """Free what jobs hold that were given up or take too long."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ferro.models.passes import Piece
@@ -34,6 +34,7 @@ class StreamLane(Lane):
     """Serves the completions of one model."""
 
     kind = "language"
+    keeps = True
     model: LanguageModel
 
     def __init__(
@@ -91,14 +92,13 @@ class StreamLane(Lane):
         if self._streams:
             self._pass()
 
-    def warm_up(self, stopped: Callable[[], bool]) -> None:
+    def warm_up(self) -> Iterator[None]:
         sizes = [size for size in SIZES if size <= min(self.model.context, self.model.most_rows)]
         shapes = [[Piece(0, 0, (0,) * size)] for size in sizes]
         shapes += [[Piece(i, 0, (0,)) for i in range(n)] for n in range(2, self.model.slots + 1)]
         for pieces in shapes:
-            if stopped():
-                return
             self.model.forward(pieces)
+            yield
 
     def forget(self) -> None:
         self.prefixes.clear()

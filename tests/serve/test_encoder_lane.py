@@ -215,3 +215,16 @@ def test_a_long_turn_is_made_up_for() -> None:
         turns.append(shares.next(["long", "short"]))
         shares.took(turns[-1], 1.0)
     assert turns[:5] == ["short"] * 5
+
+
+def test_an_encoder_warms_up_between_requests() -> None:
+    model = FakeEncoder(batch=64)
+    model.seconds = 0.01
+    engine = encoder_engine(model, warm=True)
+    with running(engine):
+        assert not engine.warming
+        heard = HeardEncoding([3], 1)
+        run(engine, heard)
+        asked = [len(each) for (each, *_) in model.passes_made].index(3)
+        until(lambda: len(model.passes_made) == 10)
+    assert heard.right and asked < 5
