@@ -61,7 +61,7 @@ def describe(info: DeviceInfo, probed: bool) -> dict[str, Any]:
     return {
         **described,
         "exact": found.exact,
-        "targets": [target.name for target in targets(info)],
+        "targets": [target.name for target in targets(info, found)],
         "dots": list(found.dots),
         "features": sorted(found.features),
         "probes": {name: result or "works" for name, result in found.results.items()},

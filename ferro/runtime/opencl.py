@@ -60,6 +60,7 @@ class OpenCLDevice(Device):
         self._near = WeakKeyDictionary()
         self._locks = building.BuildLocks()
         self._targets: tuple[Target, ...] = ()
+        self._found: probes.Findings | None = None
 
     @property
     def target(self) -> Target:
@@ -67,8 +68,15 @@ class OpenCLDevice(Device):
 
     def targets(self) -> tuple[Target, ...]:
         if not self._targets:
-            self._targets = probes.targets(self.info)
+            self._targets = probes.targets(self.info, self.found)
         return self._targets
+
+    @property
+    def found(self) -> probes.Findings:
+        """What the probes found. Raises DeviceUnusable."""
+        if self._found is None:
+            self._found = probes.findings(self.info)
+        return self._found
 
     def weights(
         self,
@@ -95,7 +103,7 @@ class OpenCLDevice(Device):
         self.store.check_open()
         facts = self.info.capabilities
         building.check_limits(program, facts["largest work-group"], facts["local memory"])
-        building.check_ability(program, probes.findings(self.info), str(self.info.alias))
+        building.check_ability(program, self.found, str(self.info.alias))
         further = building.device_options(self.info, program.target)
         return building.from_source(self.context, self.raw, program, further)
 

@@ -97,12 +97,11 @@ def findings(info: DeviceInfo) -> Findings:
     return found
 
 
-def targets(info: DeviceInfo) -> tuple[Target, ...]:
+def targets(info: DeviceInfo, found: Findings) -> tuple[Target, ...]:
     """Every way to lower for this device, the preferred one first.
 
     CPU runtimes run ``simd`` best; llvmpipe makes vectors out of work-items by itself.
     """
-    found = findings(info)
     simt = Target("simt", 16, best(found, ("dp4a",)), "", found.features - {"prefetch"})
     if info.kind != "cpu" or info.alias == "oclgrind":
         return (simt,)

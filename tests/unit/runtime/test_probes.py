@@ -22,15 +22,13 @@ PYTHON = sys.executable
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> Findings:
+def found() -> Findings:
     results = {**EXACT, "vnni512": "", "vnni256": "", "avx2": "", "dp4a": "", "block_read": ""}
-    findings = Findings(results, "intel")
-    monkeypatch.setattr(probes, "findings", lambda info: findings)
-    return findings
+    return Findings(results, "intel")
 
 
 def test_a_cpu_prefers_vectors(found: Findings) -> None:
-    simd, simt = probes.targets(CPU)
+    simd, simt = probes.targets(CPU, found)
     assert (simd.kind, simd.lanes, simd.dot, simd.abi) == ("simd", 16, "vnni512", "intel")
     assert (simt.kind, simt.dot) == ("simt", "dp4a")
     assert "block_read" in simt.features and "block_read" not in simd.features
@@ -38,29 +36,30 @@ def test_a_cpu_prefers_vectors(found: Findings) -> None:
 
 def test_an_n100_cpu_has_eight_lanes(found: Findings) -> None:
     del found.results["vnni512"]
-    assert (probes.targets(CPU)[0].lanes, probes.targets(CPU)[0].dot) == (8, "vnni256")
+    assert (probes.targets(CPU, found)[0].lanes, probes.targets(CPU, found)[0].dot) == (
+        8,
+        "vnni256",
+    )
 
 
 def test_lanes_are_those_of_the_runtimes_compiler_not_of_the_processor(
-    found: Findings, monkeypatch: pytest.MonkeyPatch
+    found: Findings,
 ) -> None:
     aborted = "the process ended with status -6"
-    monkeypatch.setattr(
-        probes, "vector_extensions", lambda: frozenset(("avx2", "avx512f", "avx512_vnni"))
-    )
     found.results.update(vnni512=aborted, vnni256=aborted)
-    assert (probes.targets(CPU)[0].lanes, probes.targets(CPU)[0].dot) == (8, "avx2")
+    simd = probes.targets(CPU, found)[0]
+    assert (simd.lanes, simd.dot) == (8, "avx2")
 
 
 def test_without_a_working_dot_it_is_emulated(found: Findings) -> None:
     died = "the process ended with status -4"
     found.results.update(vnni512=died, vnni256=died, avx2="wrong", dp4a="wrong")
-    assert {target.dot for target in probes.targets(CPU)} == {"emulated"}
+    assert {target.dot for target in probes.targets(CPU, found)} == {"emulated"}
 
 
 def test_a_gpu_runs_work_items(found: Findings) -> None:
-    assert [target.kind for target in probes.targets(GPU)] == ["simt"]
-    assert [target.kind for target in probes.targets(LLVMPIPE)] == ["simt", "simd"]
+    assert [target.kind for target in probes.targets(GPU, found)] == ["simt"]
+    assert [target.kind for target in probes.targets(LLVMPIPE, found)] == ["simt", "simd"]
 
 
 def test_exactness_says_what_differs() -> None:
