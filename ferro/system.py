@@ -1,4 +1,4 @@
-"""What operating systems do differently: how much memory there is, and locks of files.
+"""What operating systems do differently: how much memory there is, locks of files, signals.
 
 Nothing here fails where a system lacks it: modules that are not there everywhere are imported by
 this one alone (and by those that say what they do without).
@@ -7,6 +7,7 @@ this one alone (and by those that say what they do without).
 from __future__ import annotations
 
 import os
+import signal
 
 try:
     import fcntl
@@ -14,6 +15,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCKS = fcntl is not None  # False: `lock` holds nobody off
+OWN = getattr(os, "O_CLOEXEC", 0)  # opens for this process alone; Windows does so anyway
+# what processes are ended with from outside, as exit codes
+ENDED = tuple(-getattr(signal, name) for name in ("SIGKILL", "SIGTERM") if hasattr(signal, name))
 UNKNOWN = 1 << 62  # more than any limit, so that nothing is refused
 
 

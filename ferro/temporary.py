@@ -41,7 +41,7 @@ def join(folder: Path) -> bool:
 
 def _hold(folder: Path, flags: int = 0) -> bool:
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+        lock = os.open(folder / LOCK, os.O_RDWR | system.OWN | flags, 0o600)
     except OSError:
         return False
     system.lock(lock, shared=True, wait=True)
@@ -63,7 +63,7 @@ def _leave(folder: Path, owner: int) -> None:
 def _remove_unused(folder: Path) -> None:
     """Remove a folder whose lock nobody holds; one without a lock, or of another user, stays."""
     with contextlib.suppress(OSError):
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        lock = os.open(folder / LOCK, os.O_RDWR | system.OWN)
         try:
             if system.LOCKS and system.lock(lock):
                 shutil.rmtree(folder, ignore_errors=True)

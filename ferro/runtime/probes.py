@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro import system
 from ferro.codegen.program import DOT_LOWERINGS, Target
 from ferro.folders import cache_folder, write_atomically
 from ferro.runtime import probe_checks, probe_sources
@@ -35,7 +35,6 @@ from ferro.runtime.listing import (
 MARK = "ferro-probe "
 TIMEOUT = 120.0
 READY = "ready"
-STOPPED = (-signal.SIGKILL, -signal.SIGTERM)  # from outside: says nothing of the probe
 EXACTNESS = ("arithmetic", "vector arithmetic", "conversions", "vload_half")
 FEATURES = ("vload_half", "block_read", "prefetch")
 ABIS = dict.fromkeys(("vnni512", "vnni256", "prefetch"), ("intel", "pocl"))
@@ -186,7 +185,7 @@ def _child(info: DeviceInfo, names: list[str]) -> tuple[dict[str, str], _End]:
         try:
             output, _ = child.communicate(timeout=TIMEOUT)
             reason = f"the process ended with status {child.returncode}" if child.returncode else ""
-            end = _End(reason, child.returncode in STOPPED)
+            end = _End(reason, child.returncode in system.ENDED)
         except subprocess.TimeoutExpired:
             child.kill()
             output, _ = child.communicate()

@@ -16,15 +16,20 @@ ROOT = Path(__file__).parents[2]
 
 # A Python as on Windows: modules and functions of POSIX are missing.
 ELSEWHERE = """
-import sys, os, signal
+import mmap, sys, os, signal
 import gguf, jinja2, lark, numpy, starlette, uvicorn, multiprocessing.connection, pyopencl
-for name in ("fcntl", "resource", "termios", "tty", "pwd", "grp", "pty"):
+for name in ("fcntl", "resource", "termios", "tty", "pwd", "grp", "pty", "readline", "syslog"):
     sys.modules[name] = None
 for name in ("sysconf", "uname", "sched_getaffinity", "fork", "getuid", "geteuid", "getgroups"):
     if hasattr(os, name):
         delattr(os, name)
-for name in ("SIGHUP", "SIGUSR1", "SIGQUIT"):
-    delattr(signal, name)
+for module, names in (
+    (signal, "SIGHUP SIGUSR1 SIGUSR2 SIGQUIT SIGKILL SIGSTOP SIGCHLD SIGPIPE SIGALRM"),
+    (os, "O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK"),
+    (mmap, "MADV_DONTNEED MADV_HUGEPAGE MAP_PRIVATE PROT_READ"),
+):
+    for name in names.split():
+        delattr(module, name)
 """
 
 
@@ -51,14 +56,20 @@ def test_every_module_loads_without_posix() -> None:
         ("devices", "--device", "interpreter"),
         ("doctor",),
         ("kernels", "run", "softmax", "--device", "interpreter"),
-        ("embed", "gemma-embedding2-tiny", "--text", "a"),
+        ("inspect", "gemma-embedding2-tiny"),
+        ("tokenize", "llama-tiny", "--text", "a"),
+        ("bench", "gemma-embedding2-tiny", "--sequences", "1", "-p", "2", "-r", "1"),
+        ("logits", "llama-tiny", "--ids", "1,2", "--out", "OUT"),
+        ("embed", "gemma-embedding2-tiny", "--text", "a", "--out", "OUT"),
         ("generate", "llama-tiny", "--prompt", "a", "--raw", "-n", "2"),
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_commands_run_without_posix(arguments: tuple[str, ...]) -> None:
+def test_commands_run_without_posix(arguments: tuple[str, ...], tmp_path: Path) -> None:
     script = "import sys; from ferro.cli import main; sys.exit(main(sys.argv[1:]))"
-    given = [str(tiny.path(a, "q8_0")) if a.endswith("-tiny") else a for a in arguments]
+    places = {"OUT": tmp_path / "out.npy"}
+    places.update((a, tiny.path(a, "q8_0")) for a in arguments if a.endswith("-tiny"))
+    given = [str(places.get(a, a)) for a in arguments]
     done = run(f'os.environ["FERRO_DEVICE"] = "interpreter"; {script}', *given)
     assert done.returncode == 0, done.stderr
 
