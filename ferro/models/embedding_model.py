@@ -48,7 +48,7 @@ class EmbeddingModel(Encoder):
         false.
 
         A vector is the same bits in any company. Raises NoSuchTask, BadOption, PassError and
-        ContextFull before anything is computed; OutOfMemory, DeviceLost, NotFinite.
+        ContextFull before anything is computed; ModelClosed, OutOfMemory, DeviceLost, NotFinite.
         """
         width = self._width(dimensions)
         texts = listed(texts, "texts")
@@ -65,7 +65,7 @@ class EmbeddingModel(Encoder):
         """The pooled vectors of inputs, float32 [n, out], not normalised.
 
         An input's vector is the same bits in any company. Raises PassError and ContextFull (with
-        the number of the input) before anything is computed; OutOfMemory, DeviceLost.
+        the number of the input) before anything is computed; ModelClosed, OutOfMemory, DeviceLost.
         """
         inputs = [Input(tuple(each)) for each in ids]
         vectors = np.empty((len(inputs), self.out), np.float32)

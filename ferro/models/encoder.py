@@ -97,10 +97,10 @@ class Encoder(Model):
         """One pass: what the model gives, float32 [inputs or wanted rows, ...], in order.
 
         An input's rows are the same bits in any company. Threads wait for each other. Raises
-        PassError and ContextFull before anything is computed; OutOfMemory, DeviceLost.
+        PassError and ContextFull before anything is computed; ModelClosed, OutOfMemory, DeviceLost.
         """
         self.check_inputs(inputs)
-        with self._passing:
+        with self._turn():
             recorded = self._prepared(inputs)
             recorded.plan.run()
             return self._read(recorded, inputs)
@@ -110,6 +110,7 @@ class Encoder(Model):
         use the device: None at each, and the result at last. For a pass that is longer than a
         batch: the memory of others is shared."""
         self.check_inputs(inputs)
+        self.check_open()
         recorded = self._prepared(inputs)
         first, count = 0, 1
         while first < len(recorded.plan):

@@ -93,10 +93,10 @@ class LanguageModel(Model):
         """The logits of the wanted rows, float32 [sum of ``wanted``, vocabulary], pieces in order.
 
         Threads wait for each other. Raises ContextFull and PassError, before anything is computed;
-        OutOfMemory, DeviceLost.
+        ModelClosed, OutOfMemory, DeviceLost.
         """
         passes.check(pieces, self.hyperparameters.vocabulary, self.most_rows)
-        with self._passing:
+        with self._turn():
             for piece in pieces:
                 self._cache.check(piece)
             shape = Shape.of(pieces)
