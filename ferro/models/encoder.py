@@ -25,6 +25,7 @@ from ferro.models.scratch import Scratch
 from ferro.runtime.device import Device
 
 Rows = npt.NDArray[np.float32]
+LAUNCHES = 16  # of a long pass between two waits, if nobody else uses the device
 BATCH = 512  # rows: with more, int8 products are no faster, and a pass would hold up others longer
 
 
@@ -102,7 +103,12 @@ class Encoder(Model):
         self.check_inputs(inputs)
         with self._turn():
             recorded = self._prepared(inputs)
-            recorded.plan.run()
+            if sum(map(len, inputs)) > BATCH:
+                # a wait for all of it may be longer than a device may be silent
+                for _ in self._launched(recorded.plan, LAUNCHES):
+                    pass
+            else:
+                recorded.plan.run()
             return self._read(recorded, inputs)
 
     def in_parts(self, inputs: Sequence[Input], seconds: float) -> Iterator[Rows | None]:
@@ -112,16 +118,19 @@ class Encoder(Model):
         self.check_inputs(inputs)
         self.check_open()
         recorded = self._prepared(inputs)
-        first, count = 0, 1
-        while first < len(recorded.plan):
-            started = time.perf_counter()
-            recorded.plan.run(first, count)
-            self.device.finish()
-            took = time.perf_counter() - started
-            first += count
-            count = 2 * count if took < seconds / 2 else max(1, count // 2)
-            yield None
+        started = time.perf_counter()
+        for _ in self._launched(recorded.plan, 1):
+            if time.perf_counter() - started >= seconds:
+                yield None
+                started = time.perf_counter()
         yield self._read(recorded, inputs)
+
+    def _launched(self, plan: Any, some: int) -> Iterator[None]:
+        """All of a pass, waited for after ``some`` launches each."""
+        for first in range(0, len(plan), some):
+            plan.run(first, some)
+            self.device.finish()
+            yield
 
     def _prepared(self, inputs: Sequence[Input]) -> Recorded[EncoderLayers]:
         """The plan for inputs, which it will read."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ferro.models.cache import KINDS
 from ferro.models.loaded import Loaded
 from ferro.models.operations import EVERY_KEY, Operations, Rows
-from ferro.models.packing import Shape, upload
+from ferro.models.packing import QUERIES, Shape, upload
 from ferro.models.scratch import Scratch
 from kernels_src.matmul import matmul
 from kernels_src.norms import layernorm, rmsnorm
@@ -15,6 +16,8 @@ from kernels_src.pooling import pool_mean
 from kernels_src.rows import add_rows
 from kernels_src.shortconv import shortconv_centred, shortconv_centred_a8
 from kernels_src.vectors import activate_multiply
+
+MOST_WORK = 1 << 29  # products of two numbers for the scores of a launch: some 10 to 100 ms
 
 
 class EncoderLayers(Operations):
@@ -34,6 +37,39 @@ class EncoderLayers(Operations):
         longest = self._shape.longest
         seen = {"longest": longest, "most": longest, "left": reach, "right": reach}
         return self._attention(i, qkv, KINDS["f32"], kept, {"NORM_V": norm_values}, seen)
+
+    def _attend(self, kernel: Any, q: Rows, out: Rows, **arguments: Any) -> None:
+        """The queries of a long input in several launches, of which none takes long: between them
+        others may use the device. Blocks of queries and chunks of keys stay the same, and with
+        them all bits."""
+        rows, heads, head = q.shape
+        reach = arguments["right"]  # as far as to the left
+        most = MOST_WORK // (min(rows, 2 * reach + 1) * heads * head) // QUERIES * QUERIES
+        most = max(most, QUERIES)
+        if not self._shape.blocks or most >= rows:
+            super()._attend(kernel, q, out, **arguments)
+            return
+        for first in range(0, rows, most):
+            # keys that are seen; few different shapes, since each is proved to be in range once
+            low = max(0, first - reach) // QUERIES * QUERIES
+            high = min(first + most + reach, rows)
+            # the last query is at the last key, unless that makes no difference
+            stop = high if reach < rows else min(first + most, rows)
+            seen = {name: arguments[name].part(low, high) for name in ("k", "v")}
+            self._run(
+                kernel,
+                q=q.part(first, stop),
+                starts=self._rest(first),
+                keys=self._rest(low).reshape(1, 2),
+                out=out.part(first, stop),
+                **{**arguments, **seen, "longest": most},
+            )
+
+    def _rest(self, row: int) -> Any:
+        """0, and how many rows the only input has from ``row`` on: int32 [2]."""
+        block = row // QUERIES
+        rest = self.inputs["rest"].part(block, block + 1)
+        return rest.reshape(rest.shape[1]).part(0, 2)
 
     def short_convolution(self, i: int, bcx: Rows) -> Rows:
         """C * conv(B * X) of layer ``i`` with as many taps before a row as behind it, as

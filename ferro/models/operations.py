@@ -157,18 +157,13 @@ class Operations:
             **heads,
             **kept,
         )
-        self._run(
-            kind.attention,
-            q=q,
-            starts=inputs["starts"],
-            keys=inputs["keys"],
-            out=out,
-            scale=made.score_scale,
-            GROUP=layer.heads // layer.kv_heads,
-            **seen,
-            **kept,
-        )
+        group = layer.heads // layer.kv_heads
+        self._attend(kind.attention, q, out, scale=made.score_scale, GROUP=group, **seen, **kept)
         return self.activated("attended", out.reshape(shape[0], layer.q_width))
+
+    def _attend(self, kernel: Any, q: Rows, out: Rows, **arguments: Any) -> None:
+        starts, keys = self.inputs["starts"], self.inputs["keys"]
+        self._run(kernel, q=q, starts=starts, keys=keys, out=out, **arguments)
 
     # ------------------------------------------------------------------------------------ buffers
 

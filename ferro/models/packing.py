@@ -13,10 +13,11 @@ from numbers import Integral
 import numpy as np
 
 from ferro.models.passes import ContextFull, PassError
-from ferro.models.uploads import Ints, Upload, padded
+from ferro.models.uploads import ALIGNED, Ints, Upload, padded
 from ferro.runtime.device import Device
 
 STEP = 32  # the least by which numbers of rows differ, from 32 on
+QUERIES = 64  # attention takes an input's queries by so many
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,11 @@ class Shape:
             power(max(lengths)),
         )
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks of QUERIES an input has that is alone in its pass; 0 for others."""
+        return -(-self.rows // QUERIES) if self.inputs == 1 else 0
+
 
 def power(number: int) -> int:
     """The next of 0 and the powers of two."""
@@ -111,7 +117,8 @@ def rounded(rows: int) -> int:
 def upload(device: Device, shape: Shape) -> Upload:
     """What kernels read of a pass: ``tokens``, ``positions`` and ``rows`` where keys and values go
     [rows]; ``kinds`` [rows]; ``starts`` [inputs + 1]; ``keys`` [inputs, 2], the first row and their
-    number; ``wanted``."""
+    number; ``wanted``; ``rest`` [blocks, ALIGNED]: 0 and how many rows an input that is alone has
+    from each block on."""
     return Upload(
         device,
         {
@@ -122,6 +129,7 @@ def upload(device: Device, shape: Shape) -> Upload:
             "starts": (shape.inputs + 1,),
             "keys": (shape.inputs, 2),
             "wanted": (shape.wanted,),
+            "rest": (shape.blocks, ALIGNED),
         },
     )
 
@@ -136,6 +144,8 @@ def numbers(inputs: Sequence[Input], shape: Shape) -> dict[str, Ints]:
         for row in each.wanted
     ]
     total = int(starts[-1])
+    rest = np.zeros((shape.blocks, ALIGNED), np.int32)
+    rest[:, 1] = np.maximum(total - QUERIES * np.arange(shape.blocks), 0)
     return {
         "tokens": padded([token for each in inputs for token in each.tokens], shape.rows),
         "positions": padded(np.concatenate([np.arange(n) for n in lengths]), shape.rows),
@@ -144,4 +154,5 @@ def numbers(inputs: Sequence[Input], shape: Shape) -> dict[str, Ints]:
         "starts": starts,
         "keys": np.stack([starts[:-1], np.array(lengths, np.int32)], 1),
         "wanted": padded(wanted, shape.wanted),
+        "rest": rest,
     }

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ferro.models import encoder, encoder_layers, packing
 from ferro.models.decision_model import DecisionModel
 from ferro.models.embedding_model import EmbeddingModel
 from ferro.models.packing import Input
@@ -190,6 +191,39 @@ def test_decisions_are_the_same_alone_and_together(quick_stack: Stack) -> None:
         together = model.decide([2.5], asked)
         for id, question in asked.items():
             assert model.decide([2.5], {id: question}) == {id: together[id]}
+
+
+@pytest.mark.parametrize("name", [OLD, NEW])
+@pytest.mark.parametrize("work", [1, 1 << 17])
+def test_attention_in_several_launches_has_the_same_bits(
+    name: str, work: int, quick_stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows of 16 or 32 and whole inputs; launches of 64 queries or of more, and a last one."""
+    path, how = tiny.path(name, "q8_0"), {"target": quick_stack.target, "batch": 32}
+    lengths, found, launches = (150, 256, 100), [], []
+    for most in (1 << 40, work):
+        monkeypatch.setattr(encoder_layers, "MOST_WORK", most)
+        with EmbeddingModel.open(path, quick_stack.device, **how) as model:
+            inputs = [Input(tuple(i * 31 % 400 for i in range(n))) for n in lengths]
+            found.append([model.forward([each]).tobytes() for each in inputs])
+            launches.append(len(model._plans[packing.Shape.of(inputs[1:2])].plan))
+    assert found[0] == found[1] and launches[0] < launches[1]
+
+
+def test_a_long_pass_is_waited_for_some_launches_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[int] = []
+    with (
+        open_device("interpreter") as device,
+        EmbeddingModel.open(tiny.path(NEW, "q8_0"), device) as model,
+    ):
+        monkeypatch.setattr(encoder, "BATCH", 8)
+        monkeypatch.setattr(device, "finish", lambda: waits.append(1))
+        model.forward([Input((7,) * 8)])
+        assert not waits
+        model.forward([Input((7,) * 9)])
+        assert len(waits) > 5
 
 
 def test_a_long_pass_in_parts_has_the_same_bits_beside_others(quick_stack: Stack) -> None:

@@ -56,7 +56,14 @@ def test_what_a_pass_uploads() -> None:
     assert found["starts"].tolist() == [0, 3, 4, 6, 6]
     assert found["keys"].tolist() == [[0, 3], [3, 1], [4, 2], [6, 0]]
     assert found["wanted"].tolist() == [0, 2, 3, -1]
+    assert found["rest"].size == 0
     assert {array.dtype for array in found.values()} == {np.dtype(np.int32)}
+
+
+def test_what_a_pass_of_one_input_uploads_besides() -> None:
+    inputs = [Input((5,) * 150)]
+    found = packing.numbers(inputs, Shape.of(inputs))["rest"]
+    assert found[:, :2].tolist() == [[0, 150], [0, 86], [0, 22]] and not found[:, 2:].any()
 
 
 @pytest.mark.parametrize(
