@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ferro.models.embedding_model import EmbeddingModel
     from ferro.models.tasks import Task
 
+Ids = tuple[int, ...]
 AT_ONCE = 1024  # records between two writes
 MEGA = 1 << 20
 REPORTED = 20  # bad records that are told of one by one
@@ -131,23 +132,50 @@ class Work:
     normalise: bool
     stats: Stats = field(default_factory=Stats)
 
-    def ids(self, record: Record, title: str | None) -> list[int] | str:
+    def ids(self, record: Record, title: str | None) -> Ids | str:
         """The tokens of a record, or what is wrong with it."""
         if record.wrong:
             return record.wrong
-        ids = self.model.encode(self.task.text(record.text, record.title or title))
+        from ferro.models.sequences import sequence
+
+        title = record.title or title
+        ids = sequence(self.model.encode, record.text, self.task, title).tokens
         if len(ids) > self.model.context:
             return f"too long: {len(ids)} tokens (at most {self.model.context})"
         return ids
 
-    def vectors(self, ids: Sequence[Sequence[int]]) -> Floats:
-        """float32 [n, width]. Raises what ``EmbeddingModel.embed_ids`` does."""
+    def vectors(self, ids: Sequence[Ids]) -> Floats:
+        """float32 [n, width], NaN where the model gave what is no number. Raises what
+        ``EmbeddingModel.embed_ids`` does."""
+        import numpy as np
+
+        from ferro.models.vectors import finished
+
         began = time.perf_counter()
-        found = self.model.embed(ids, dimensions=self.width, normalise=self.normalise)
+        found = self.model.embed_ids(ids)
+        broken = ~np.isfinite(found).all(axis=1)
+        found[broken] = 0
+        found = finished(found, self.width, self.normalise)
+        found[broken] = np.nan
         self.stats.seconds += time.perf_counter() - began
         self.stats.texts += len(ids)
         self.stats.tokens += sum(map(len, ids))
         return found
+
+    def done(self, first: int, given: Sequence[Ids | str]) -> Done:
+        """Records in a row, by their tokens or what is wrong with them; bad ones are told of."""
+        import numpy as np
+
+        vectors = np.full((len(given), self.width), np.nan, np.float32)
+        good = [i for i, each in enumerate(given) if not isinstance(each, str)]
+        if good:
+            vectors[good] = self.vectors([each for each in given if not isinstance(each, str)])
+        for i, each in enumerate(given):
+            if isinstance(each, str):
+                tell_bad(self.stats, first + i, each)
+            elif np.isnan(vectors[i, 0]):
+                tell_bad(self.stats, first + i, "the model gave what is no number")
+        return Done(first, vectors)
 
 
 @dataclass(frozen=True)
@@ -163,26 +191,16 @@ def embedded(
     args: argparse.Namespace, work: Work, source: BinaryIO | None, skip: int
 ) -> Iterator[Done]:
     """All records from number ``skip`` on, some at a time; bad ones are told of."""
-    import numpy as np
-
     if source is None and args.ids is not None:
         from ferro.commands.tokenize import numbers
 
-        ids = numbers(args.ids, work.model.hyperparameters.vocabulary)
-        yield Done(0, work.vectors([ids]))
+        yield work.done(0, [tuple(numbers(args.ids, work.model.hyperparameters.vocabulary))])
         return
     first = skip
     records = itertools.islice(read(args, source), skip, None)
     # texts become tokens one by one: as many long ones would not fit into memory
     while tokens := [work.ids(each, args.title) for each in itertools.islice(records, AT_ONCE)]:
-        vectors = np.full((len(tokens), work.width), np.nan, np.float32)
-        good = [i for i, each in enumerate(tokens) if not isinstance(each, str)]
-        if good:
-            vectors[good] = work.vectors([each for each in tokens if not isinstance(each, str)])
-        for number, each in enumerate(tokens, first):
-            if isinstance(each, str):
-                tell_bad(work.stats, number, each)
-        yield Done(first, vectors)
+        yield work.done(first, tokens)
         first += len(tokens)
 
 

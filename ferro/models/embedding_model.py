@@ -13,7 +13,8 @@ from ferro.models import tasks
 from ferro.models.encoder import Encoder
 from ferro.models.loaded import BadOption
 from ferro.models.packing import Input
-from ferro.models.vectors import finite, normalised
+from ferro.models.sequences import sequence
+from ferro.models.vectors import finished, finite
 
 Text = str | Sequence[int]  # or its token ids
 
@@ -53,8 +54,7 @@ class EmbeddingModel(Encoder):
         width = self._width(dimensions)
         texts = listed(texts, "texts")
         titles = [None] * len(texts) if titles is None else listed(titles, "titles")
-        vectors = finite(self.embed_ids(self._ids(texts, task, titles)))[:, :width]
-        return normalised(vectors) if normalise else np.ascontiguousarray(vectors)
+        return finished(finite(self._pooled(self._inputs(texts, task, titles))), width, normalise)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, which is all of an input: BOS and EOS are added as the file says,
@@ -67,7 +67,9 @@ class EmbeddingModel(Encoder):
         An input's vector is the same bits in any company. Raises PassError and ContextFull (with
         the number of the input) before anything is computed; ModelClosed, OutOfMemory, DeviceLost.
         """
-        inputs = [Input(tuple(each)) for each in ids]
+        return self._pooled([Input(tuple(each)) for each in ids])
+
+    def _pooled(self, inputs: Sequence[Input]) -> npt.NDArray[np.float32]:
         vectors = np.empty((len(inputs), self.out), np.float32)
         for numbers, rows in self.passes(inputs):
             vectors[numbers] = rows
@@ -80,25 +82,18 @@ class EmbeddingModel(Encoder):
             raise BadOption(f"dimensions must be 1 to {self.out}, got {dimensions}")
         return int(dimensions)
 
-    def _ids(
-        self,
-        texts: Sequence[Text],
-        task: str | None,
-        titles: Sequence[str | None],
-    ) -> list[Sequence[int]]:
+    def _inputs(
+        self, texts: Sequence[Text], task: str | None, titles: Sequence[str | None]
+    ) -> list[Input]:
         prefix = tasks.task(self.hyperparameters.architecture, task)
         if len(titles) != len(texts):
             raise BadOption(f"{len(titles)} titles for {len(texts)} texts")
-        found: list[Sequence[int]] = []
+        found: list[Input] = []
         for i, (text, title) in enumerate(zip(texts, titles, strict=True)):
             if title is not None and not isinstance(title, str):
                 raise BadOption(f"title {i} is no text, but a {type(title).__name__}")
-            if isinstance(text, str):
-                found.append(self.encode(prefix.text(text, title)))
-            elif prefix is not tasks.NONE or title is not None:
-                raise BadOption("a task goes in front of texts, not of token ids")
-            else:
-                found.append(listed(text, f"input {i}: token ids"))
+            given = text if isinstance(text, str) else listed(text, f"input {i}: token ids")
+            found.append(sequence(self.encode, given, prefix, title))
         return found
 
 

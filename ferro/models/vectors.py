@@ -26,6 +26,12 @@ def finite(vectors: Vectors) -> Vectors:
     return vectors
 
 
+def finished(vectors: Vectors, width: int, normalise: bool) -> Vectors:
+    """The first ``width`` numbers of pooled vectors [n, dimensions], of length 1 if wanted."""
+    cut = vectors[:, :width]
+    return normalised(cut) if normalise else np.ascontiguousarray(cut)
+
+
 def normalised(vectors: Vectors) -> Vectors:
     """``vectors`` [n, dimensions] with length 1 each, float32; those of length 0 stay."""
     lengths = np.sqrt(_row_sums(vectors.astype(np.float64) ** 2))

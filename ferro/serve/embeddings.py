@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ferro.models import tasks
+from ferro.models.loaded import BadOption
 from ferro.models.packing import Input
+from ferro.models.sequences import sequence
 from ferro.models.vectors import Vectors, normalised
 from ferro.serve import asking, bodies, replying
 from ferro.serve.completions import is_token
@@ -112,13 +115,12 @@ def task_of(service: ServedEmbedding, fields: Fields) -> tasks.Task:
 def one(service: ServedEmbedding, given: str | list[int], number: int, task: tasks.Task) -> Input:
     """One input as the model takes it. Raises ApiError."""
     what = f"input {number}"
-    if isinstance(given, str):
-        return Input(service.ids(task.text(given), "input", what))
-    if task is not tasks.NONE:
-        raise bad("a task goes in front of texts, not of token ids", "task")
-    ids = service.check_tokens(given, "input")
-    service.check_length(ids, "input", what)
-    return Input(ids)
+    if not isinstance(given, str):
+        service.check_length(service.check_tokens(given, "input"), "input", what)
+    try:
+        return sequence(partial(service.ids, param="input", what=what), given, task)
+    except BadOption as error:
+        raise bad(str(error), "task") from None
 
 
 def reply(service: ServedEmbedding, asked: Asked, rows: Vectors) -> bytes:

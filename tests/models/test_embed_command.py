@@ -13,6 +13,7 @@ import pytest
 
 from ferro.cli import main
 from ferro.commands import embed, text_files, vector_files
+from ferro.models.embedding_model import EmbeddingModel
 from tests.models import tiny
 
 MODEL = "gemma-embedding2-tiny"
@@ -43,6 +44,30 @@ def test_bad_records_are_counted_and_have_no_vector(
     assert np.isnan(vectors).all(axis=1).tolist() == [False, True, True, False]
     said = capsys.readouterr().err
     assert "record 2: no UTF-8" in said and "record 3: too long" in said and "2 bad" in said
+
+
+def test_a_vector_without_numbers_is_a_bad_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a model whose numbers are too large for some texts: told by the record's number."""
+    pooled = EmbeddingModel.embed_ids
+
+    def broken(self: EmbeddingModel, ids: Any) -> Any:
+        found = pooled(self, ids)
+        found[[len(each) > 4 for each in ids], -1] = np.inf
+        return found
+
+    monkeypatch.setattr(EmbeddingModel, "embed_ids", broken)
+    monkeypatch.setattr(embed, "AT_ONCE", 2)
+    source, out = tmp_path / "a.txt", tmp_path / "a.jsonl"
+    source.write_text("a\nb\nc\nmany words are here\n")
+    assert run("--in", str(source), "--out", str(out)) == 0
+    rows = [json.loads(line)["embedding"] for line in out.read_text().splitlines()]
+    assert [row is None for row in rows] == [False, False, False, True]
+    said = capsys.readouterr()
+    assert "record 4: the model gave what is no number" in said.err and "1 bad" in said.out
+    assert run("--ids", "1,2,3,4,5", "--no-normalise") == 2
+    assert json.loads(capsys.readouterr().out)["data"][0]["embedding"] is None
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".jsonl", ".json", ".parquet"])
