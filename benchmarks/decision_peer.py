@@ -42,6 +42,9 @@ def contexts(base: type[Any], ffi: Any) -> type[Any]:
             self.context = self.lib.llama_init_from_model(self.model, params)
             if self.context == ffi.NULL:
                 raise RuntimeError("llama.cpp makes no context")
+            # a language model in the place of one of decisions is told what the latter says itself
+            self.lib.llama_set_embeddings(self.context, True)
+            self.lib.llama_set_causal_attn(self.context, False)
 
         def batch(self, sequences: list[list[int]], wanted: list[list[int]]) -> list[list[float]]:
             total = sum(map(len, sequences))
@@ -53,6 +56,9 @@ def contexts(base: type[Any], ffi: Any) -> type[Any]:
                     batch.seq_id[i][0], batch.logits[i] = number, position in rows
                     kept += [i] if position in rows else []
                     i += 1
+            memory = self.lib.llama_get_memory(self.context)
+            if memory != ffi.NULL:  # of a language model
+                self.lib.llama_memory_clear(memory, False)
             code = self.lib.llama_decode(self.context, batch)
             self.lib.llama_synchronize(self.context)
             self.lib.llama_batch_free(batch)
