@@ -15,10 +15,12 @@ import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.quiet import quietly
 from ferro.models.language_model import LanguageModel
 from ferro.models.pace import Check, Measurement, Pace
 from ferro.neighbours import quiet
@@ -62,7 +64,7 @@ class Match:
 
 
 def matches(prefills: list[int], tokens: int, depths: list[int]) -> list[Match]:
-    wanted = [Match("prefill", size, 0) for size in prefills]
+    wanted = [Match("prefill", size, 0) for size in prefills if size]
     return wanted + [Match("decode", tokens, depth) for depth in depths if tokens]
 
 
@@ -86,17 +88,19 @@ def own_rates(pace: Pace, wanted: list[Match]) -> Iterator[Measurement]:
 
 
 def rounds(pace: Pace, wanted: list[Match], args: argparse.Namespace) -> None:
-    """Fills ``wanted``; a round in which others took more than 5% of the processors is left out."""
+    """Fills ``wanted``; samples of a round in which others took more than 5% of the processors,
+    from either side, are left out."""
     for _ in range(args.rounds):
         for match, measured in zip(wanted, own_rates(pace, wanted), strict=True):
             sample = measured.samples[-1]
-            rate = peer_rate(args.peer, args.model, match, args.threads)
-            if not quiet(sample.others):
-                note(f"{match.kind} {match.tokens}: others took {sample.others:.0%}, left out")
+            theirs = quietly(partial(peer_rate, args.peer, args.model, match, args.threads))
+            others = max(sample.others or 0.0, theirs.others or 0.0)
+            if not quiet(others):
+                note(f"{match.kind} {match.tokens}: others took {others:.0%}, left out")
                 continue
             match.own.append(sample.rate)
-            match.peer.append(rate)
-            match.others = max(match.others, sample.others or 0.0)
+            match.peer.append(theirs.value)
+            match.others = max(match.others, others)
 
 
 def record(wanted: list[Match], check: Check, device: str) -> dict[str, Any]:
@@ -115,7 +119,7 @@ def main() -> None:
     parser.add_argument("--device", default=None)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--weights", default="q4", choices=("q4", "q8"))
-    parser.add_argument("-p", default="192,762", help="sizes of prefills")
+    parser.add_argument("-p", default="192,762", help="sizes of prefills, 0 for none")
     parser.add_argument("-n", type=int, default=64, help="tokens to decode")
     parser.add_argument("-d", default="0,1921", help="depths to decode after")
     parser.add_argument("--rounds", type=int, default=3)

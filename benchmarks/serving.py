@@ -147,7 +147,7 @@ class Match:
         pairs = [
             (median(found[OWN].value), median(found[PEER].value))
             for found in self.rounds[measure]
-            if PEER in found
+            if PEER in found and found[OWN].value and found[PEER].value
         ]
         if not pairs:
             return None

@@ -57,6 +57,15 @@ class Dialect:
         register around it.)"""
         return self.target.dot == "vnni512" and self.lanes == 16
 
+    @property
+    def peels_wrongly(self) -> bool:
+        """Whether a branch on the first turn of a loop is to be avoided.
+
+        PoCL 3.0 peels that turn off and then mixes up what work-items keep across a barrier. Its
+        work-items are those without an int8 dot instruction; a GPU's are as fast either way.
+        """
+        return self.kind == "simt" and self.target.dot == "emulated"
+
     def suffix(self, wide: bool) -> str:
         return str(self.lanes) if wide and self.kind == "simd" else ""
 

@@ -157,7 +157,9 @@ def emit_walk(e: Emitter, op: Op) -> None:
         e.block(body)
         news = body.results[:count]
         _settle(e, body.results)
-        if when is None:
+        if when is None and e.dialect.peels_wrongly:
+            _merge_selected(e, Ex(f"({start} == 0)", boolean), variables, rule, news)
+        elif when is None:
             _merge(e, f"if ({start} == 0)", variables, rule, news)
         elif not when.shape:
             with e.scope(f"if ({e.scalar(when).code})"):
@@ -228,6 +230,41 @@ def _merge(
         _enter_rule(e, variables, rule, news)
         e.block(rule)
         assign_all(e, variables, rule.params[: len(variables)], rule.results)
+
+
+def _merge_selected(
+    e: Emitter, first: Ex, variables: Sequence[Variable], rule: Block, news: Sequence[Value]
+) -> None:
+    """As ``_merge``, without a branch: what is copied at first is merged too and then not taken."""
+    with e.scope(""):
+        _enter_rule(e, variables, rule, news)
+        e.block(rule)
+        _settle(e, rule.results)
+        scalars: list[tuple[str, str]] = []
+        for variable, new, merged in zip(variables, news, rule.results, strict=True):
+            if isinstance(variable, str):
+                name = e.names.fresh("merged")
+                chosen = e.dialect.select(first, e.scalar(new), e.scalar(merged))
+                e.line(f"const {e.dialect.ctype(new.dtype)} {name} = {bare(chosen.code)};")
+                scalars.append((variable, name))
+            else:
+                _part(e, merged, variable, variables)
+        for variable, new, merged in zip(variables, news, rule.results, strict=True):
+            if isinstance(variable, Array):
+                _choose(e, variable, first, new, merged)
+        for variable, name in scalars:
+            e.line(f"{variable} = {name};")
+
+
+def _choose(e: Emitter, variable: Array, first: Ex, new: Value, merged: Value) -> None:
+    """Fill ``variable`` with ``new`` if it is the first, else with ``merged``."""
+
+    def body(index: Index) -> None:
+        copied, joined = (e.pull(value, index, variable.lane) for value in (new, merged))
+        chosen = e.dialect.select(first, copied, joined)
+        e.line(f"{e.element(variable, index)} = {bare(chosen.code)};")
+
+    e.nest(variable.registers, body)
 
 
 def _merge_where(

@@ -54,3 +54,16 @@ def test_a_drawn_config_gives_the_interpreters_bits(
     open_device("interpreter").run(kernel, ACT=activation, **want)
     tuned_stack(kernel, config=chosen, ACT=activation, **got)
     assert_same_bits(got["y"], want["y"], f"{kernel.name} {chosen} {activation} {sizes}")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("name", ["gated_q8_a8", "matmul_q8"])
+def test_shared_chunks_are_joined_at_every_height_of_a_tile(tuned_stack: Stack, name: str) -> None:
+    (kernel,) = (kernel for kernel in KERNELS if kernel.name == name)
+    sizes = (5, 35, 600)
+    want = arguments(kernel, Draw(1), *sizes)
+    open_device("interpreter").run(kernel, ACT="none", **want)
+    for height in kernel.schedule["BM"].choices:
+        got = arguments(kernel, Draw(1), *sizes)
+        tuned_stack(kernel, config=Config({"BM": height}, split=2), ACT="none", **got)
+        assert_same_bits(got["y"], want["y"], f"{name} BM={height}")
