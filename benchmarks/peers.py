@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 
 from benchmarks.quiet import quietly
 from ferro.models.language_model import LanguageModel
-from ferro.models.pace import Check, Measurement, Pace
+from ferro.models.pace import Check, Pace
 from ferro.neighbours import quiet
 from ferro.report import emit, note, table, to_json
 from ferro.runtime.devices import open_device
@@ -81,24 +80,25 @@ def peer_rate(program: Path, model: Path, match: Match, threads: int) -> float:
     return max(rates)
 
 
-def own_rates(pace: Pace, wanted: list[Match]) -> Iterator[Measurement]:
-    prefills = [m.tokens for m in wanted if m.kind == "prefill"]
-    decodes = [(m.tokens, m.depth) for m in wanted if m.kind == "decode"]
-    yield from pace.run(prefills, decodes, 1)
+def own_rate(pace: Pace, match: Match) -> float:
+    prefills = [match.tokens] if match.kind == "prefill" else []
+    decodes = [(match.tokens, match.depth)] if match.kind == "decode" else []
+    (measured,) = pace.run(prefills, decodes, 1)
+    return measured.samples[-1].rate
 
 
 def rounds(pace: Pace, wanted: list[Match], args: argparse.Namespace) -> None:
-    """Fills ``wanted``; samples of a round in which others took more than 5% of the processors,
-    from either side, are left out."""
+    """Fills ``wanted``; samples of either side in which others took more than 5% of the processors
+    are taken again, and their round is left out if that does not help."""
     for _ in range(args.rounds):
-        for match, measured in zip(wanted, own_rates(pace, wanted), strict=True):
-            sample = measured.samples[-1]
+        for match in wanted:
+            ours = quietly(partial(own_rate, pace, match))
             theirs = quietly(partial(peer_rate, args.peer, args.model, match, args.threads))
-            others = max(sample.others or 0.0, theirs.others or 0.0)
+            others = max(ours.others or 0.0, theirs.others or 0.0)
             if not quiet(others):
                 note(f"{match.kind} {match.tokens}: others took {others:.0%}, left out")
                 continue
-            match.own.append(sample.rate)
+            match.own.append(ours.value)
             match.peer.append(theirs.value)
             match.others = max(match.others, others)
 

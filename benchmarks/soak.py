@@ -1,8 +1,10 @@
 """Mixed traffic on a server for some minutes: memory, threads and files stay, no slot is lost.
 
-`python -m benchmarks.soak MODEL --minutes 30`. Clients stream, wait, leave early, read slowly, chat
-in turns, send nonsense, ask for likelihoods and forms, and ask the same seeded question again and
-again, whose answer must stay. Exit code 1: something was lost, grew, or changed.
+`python -m benchmarks.soak MODEL --minutes 30`, with `--embedding FILE` and `--d1 FILE` other models
+beside it. Clients stream, wait, leave early, read slowly, chat in turns, send nonsense, ask for
+likelihoods and forms, and ask the same seeded question again and again, whose answer must stay; so
+must vectors and decisions, whoever asks meanwhile. Exit code 1: something was lost, grew, or
+changed.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from benchmarks.served import Reply, Served, events, serving, words
@@ -34,11 +37,13 @@ BAD_BODIES = (
 class Traffic:
     """Clients of a server; ``outcomes`` counts what became of their requests."""
 
-    def __init__(self, served: Served, seed: int) -> None:
-        self.served, self.seed = served, seed
+    def __init__(self, served: Served, seed: int, beside: Sequence[str] = ()) -> None:
+        """``beside`` are the kinds of the other models, "embedding" and "decision"."""
+        self.served, self.seed, self.beside = served, seed, beside
         self.outcomes: Counter[str] = Counter()
         self.ending = threading.Event()
         self.expected = self.answer()
+        self.known: dict[str, Any] = {}
 
     def client(self, number: int) -> None:
         draw = random.Random(self.seed * 1000 + number)
@@ -46,6 +51,7 @@ class Traffic:
             self.streamed, self.streamed, self.whole, self.leaving, self.slow, self.chatting,
             self.formed, self.nonsense, self.same, self.long, self.several,
         ]  # fmt: skip
+        kinds += 3 * [getattr(self, kind) for kind in self.beside]
         while not self.ending.is_set():
             kind = draw.choice(kinds)
             try:
@@ -140,13 +146,36 @@ class Traffic:
         body = {"prompt": ["One", "Two"], "n": 2, "max_tokens": 10, "seed": draw.randrange(99)}
         return str(self.served.ask("POST", "/v1/completions", body)[0])
 
+    def embedding(self, draw: random.Random) -> str:
+        """Some texts, of which the first one is always the same and may be a long one."""
+        long = draw.random() < 0.1
+        texts = [words(700 if long else 9, 7), *(words(5, draw.randrange(99)) for _ in range(3))]
+        status, reply = self.served.ask("POST", "/v1/embeddings", {"input": texts})
+        if status != 200:
+            return str(status)
+        return self.stays(f"vector {long}", reply["data"][0]["embedding"])
+
+    def decision(self, draw: random.Random) -> str:
+        question = {"type": "noul", "instructions": "Is it late?"}
+        other = {
+            "type": "score",
+            "instructions": words(9, draw.randrange(99)),
+            "criteria": ["a", "b"],
+        }
+        asked = {"state": words(40, 3), "questions": {"same": question, "other": other}}
+        status, reply = self.served.ask("POST", "/v1/systemone", asked)
+        return self.stays("decision", reply["answers"]["same"]) if status == 200 else str(status)
+
+    def stays(self, name: str, found: Any) -> str:
+        return "same" if self.known.setdefault(name, found) == found else "CHANGED"
+
 
 def told(reply: Reply) -> str:
     return reply.error if reply.error and reply.status == 200 else str(reply.status)
 
 
-def soaked(served: Served, minutes: float, seed: int) -> dict[str, Any]:
-    traffic = Traffic(served, seed)
+def soaked(served: Served, minutes: float, seed: int, beside: Sequence[str] = ()) -> dict[str, Any]:
+    traffic = Traffic(served, seed, beside)
     clients = [threading.Thread(target=traffic.client, args=(n,)) for n in range(CLIENTS)]
     samples = [served.resources()]
     for client in clients:
@@ -199,12 +228,17 @@ def problems(found: dict[str, Any]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("model")
+    parser.add_argument("--embedding", metavar="FILE", help="an embedding model beside it")
+    parser.add_argument("--d1", metavar="FILE", help="a decision model beside it")
     parser.add_argument("--device", default="intel")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    with serving(args.model, "--device", args.device, "--ctx", "2048") as served:
-        found = soaked(served, args.minutes, args.seed)
+    others = {"embedding": ("--model", args.embedding), "decision": ("--d1", args.d1)}
+    there = {kind: option for kind, option in others.items() if option[1]}
+    options = ["--device", args.device, "--ctx", "2048", *chain(*there.values())]
+    with serving(args.model, *options) as served:
+        found = soaked(served, args.minutes, args.seed, tuple(there))
     emit(to_json(found))
     said = problems(found)
     for problem in said:
