@@ -133,6 +133,7 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=_environment(),
+                process_group=0,  # Ctrl-C at the terminal is for us
             )
         self.channel = Connection(ours.detach())
         self.ready = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -415,6 +417,29 @@ def test_a_process_that_dies_is_replaced() -> None:
         renderer.render({"x": "b"})
     assert renderer.render({"x": "c"}) == "c"
     renderer.close()
+
+
+INTERRUPTED = """
+import os, signal, sys
+from ferro.models.renderer import Renderer
+signal.signal(signal.SIGINT, lambda *_: None)
+renderer = Renderer("{{ x }}")
+if sys.argv[1] == "waits":
+    renderer.render({"x": 1})
+os.killpg(0, signal.SIGINT)
+print(renderer.render({"x": 2}))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups")
+@pytest.mark.parametrize("when", ["starts", "waits"])
+def test_ctrl_c_at_a_terminal_spares_the_process(when: str) -> None:
+    # it reaches all processes in the terminal's foreground
+    command = [sys.executable, "-c", INTERRUPTED, when]
+    done = subprocess.run(
+        command, start_new_session=True, capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
 
 
 def test_no_process_is_left_behind() -> None:
